@@ -1,0 +1,1 @@
+"""Agents: what runs on the nodes."""

@@ -1,0 +1,192 @@
+"""The parallel computation graph `railweave.pcg/1`: ranks and the groups they communicate in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from .errors import InvalidInput, Problem
+from .files import dump, parse_text, read_data, validated, without_notes
+from .quantities import NonNegative
+
+FORMAT: Final = "railweave.pcg/1"
+
+
+class Op(StrEnum):
+    """What a group does each step; the meaning of its `bytes` differs by operation."""
+
+    ALL_REDUCE = "all_reduce"
+    """bytes = the tensor each rank reduces."""
+    ALL_GATHER = "all_gather"
+    """bytes = the full gathered tensor."""
+    REDUCE_SCATTER = "reduce_scatter"
+    """bytes = the full tensor before it is scattered."""
+    ALL_TO_ALL = "all_to_all"
+    """bytes = what each rank sends in total, an equal part to every member, itself included."""
+    SEND_RECV = "send_recv"
+    """bytes = what ranks[0] sends to ranks[1]."""
+    BROADCAST = "broadcast"
+    """bytes = the tensor."""
+
+
+class Algorithm(StrEnum):
+    """How a collective moves its bytes."""
+
+    RING = "ring"
+    """Each rank sends to the next one of a ring."""
+    TREE = "tree"
+    """Hierarchical: one representative a domain crosses each boundary, up and down."""
+    DIRECT = "direct"
+    """Every rank sends to every other."""
+    AUTO = "auto"
+    """Ring for all_reduce, all_gather and reduce_scatter; direct for all_to_all."""
+
+
+_ALLOWED: dict[Op, frozenset[Algorithm]] = {
+    Op.ALL_REDUCE: frozenset({Algorithm.RING, Algorithm.TREE, Algorithm.AUTO}),
+    Op.ALL_GATHER: frozenset({Algorithm.RING, Algorithm.AUTO}),
+    Op.REDUCE_SCATTER: frozenset({Algorithm.RING, Algorithm.AUTO}),
+    Op.ALL_TO_ALL: frozenset({Algorithm.DIRECT, Algorithm.AUTO}),
+    Op.SEND_RECV: frozenset(Algorithm),  # one accounting whatever the algorithm
+    Op.BROADCAST: frozenset(Algorithm),
+}
+
+
+class Group(BaseModel):
+    """The ranks of one collective and its bytes per step."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(min_length=1)
+    op: Op
+    ranks: tuple[int, ...] = Field(min_length=1)
+    bytes: NonNegative
+    algorithm: Algorithm = Algorithm.AUTO
+
+    @property
+    def resolved_algorithm(self) -> Algorithm:
+        """The algorithm with AUTO replaced by what it stands for."""
+        if self.algorithm is not Algorithm.AUTO:
+            return self.algorithm
+        if self.op in (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER):
+            return Algorithm.RING
+        return Algorithm.TREE if self.op is Op.BROADCAST else Algorithm.DIRECT
+
+
+class Requirement(BaseModel):
+    """Ranks that need one accelerator kind."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    ranks: tuple[int, ...] = Field(min_length=1)
+    accelerator: str = Field(min_length=1)
+
+
+class PCG(BaseModel):
+    """Ranks 0..world_size-1 and their communication groups. Build it with `load` or `parse`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    format: Literal["railweave.pcg/1"] = FORMAT
+    world_size: int = Field(ge=1)
+    groups: tuple[Group, ...]
+    requires: tuple[Requirement, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_notes(cls, data: Any) -> Any:
+        return without_notes(data)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        problems = [*_group_problems(self), *_requirement_problems(self)]
+        if problems:
+            raise InvalidInput("pcg", problems)
+        return self
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a PCG file. Raises InvalidInput naming each fault's place."""
+        return validated(cls, read_data(path), os.fspath(path), FORMAT)
+
+    @classmethod
+    def parse(cls, data: Mapping[str, Any] | str, source: str = "pcg") -> Self:
+        """A PCG from plain data or from text. Raises InvalidInput naming each fault's place."""
+        plain = parse_text(data, source) if isinstance(data, str) else data
+        return validated(cls, plain, source, FORMAT)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the PCG file."""
+        dump(self.to_data(), path)
+
+    def to_data(self) -> dict[str, Any]:
+        """The PCG as plain data in the file format."""
+        data: dict[str, Any] = self.model_dump(mode="json")
+        if not self.requires:
+            del data["requires"]
+        return data
+
+    def required_accelerators(self) -> dict[int, str]:
+        """Accelerator kind by rank, for the ranks that need a certain one."""
+        return {rank: need.accelerator for need in self.requires for rank in need.ranks}
+
+
+def _rank_problems(ranks: tuple[int, ...], place: str, world_size: int) -> list[Problem]:
+    problems = []
+    seen: set[int] = set()
+    for position, rank in enumerate(ranks):
+        where = f"{place}.ranks[{position}]"
+        if not 0 <= rank < world_size:
+            found = f"rank {rank} does not exist"
+            problems.append(
+                Problem(where, found, f"ranks are 0 to {world_size - 1} (world_size {world_size})")
+            )
+        elif rank in seen:
+            problems.append(Problem(where, f"rank {rank} given twice", "list it once"))
+        seen.add(rank)
+    return problems
+
+
+def _group_problems(pcg: PCG) -> list[Problem]:
+    problems: list[Problem] = []
+    names: dict[str, int] = {}
+    for index, group in enumerate(pcg.groups):
+        place = f"groups[{index}]"
+        if group.name in names:
+            found = f"duplicate name {group.name!r}, also groups[{names[group.name]}]"
+            problems.append(Problem(f"{place}.name", found, "rename one of them"))
+        names.setdefault(group.name, index)
+        if (
+            min(group.ranks) < 0
+            or max(group.ranks) >= pcg.world_size
+            or len(set(group.ranks)) < len(group.ranks)
+        ):
+            problems += _rank_problems(group.ranks, place, pcg.world_size)
+        if group.op is Op.SEND_RECV and len(group.ranks) != 2:
+            found = f"send_recv names {len(group.ranks)} ranks"
+            problems.append(Problem(f"{place}.ranks", found, "name the sender and the receiver"))
+        if group.algorithm not in _ALLOWED[group.op]:
+            allowed = ", ".join(sorted(_ALLOWED[group.op]))
+            found = f"{group.op} has no algorithm {group.algorithm}"
+            problems.append(Problem(f"{place}.algorithm", found, f"use one of {allowed}"))
+    return problems
+
+
+def _requirement_problems(pcg: PCG) -> list[Problem]:
+    problems: list[Problem] = []
+    needed: dict[int, tuple[str, int]] = {}
+    for index, need in enumerate(pcg.requires):
+        place = f"requires[{index}]"
+        problems += _rank_problems(need.ranks, place, pcg.world_size)
+        for rank in need.ranks:
+            kind, first = needed.setdefault(rank, (need.accelerator, index))
+            if kind != need.accelerator:
+                found = (
+                    f"rank {rank} needs {need.accelerator!r} here and {kind!r} in requires[{first}]"
+                )
+                problems.append(Problem(place, found, "name one accelerator for it"))
+    return problems

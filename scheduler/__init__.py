@@ -1,0 +1,1 @@
+"""Scheduler: the daemon, its store, and the ways to talk to it."""
