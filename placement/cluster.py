@@ -82,8 +82,9 @@ class Node(BaseModel):
             return tuple(range(self.devices))
         return tuple(sorted(self.free_devices))
 
+
+class Cluster(BaseModel):
     """A cluster as placement sees it. `load` and `parse` build it and explain every fault."""
-    """A cluster as placement sees it. Build it with `load` or `parse`, which explain every fault."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
