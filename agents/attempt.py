@@ -1,0 +1,111 @@
+"""What the scheduler and a node's agent say to each other about one attempt of a job."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class RankLaunch(_Message):
+    """One rank to start: its place on the node and the environment only it gets."""
+
+    rank: int = Field(ge=0)
+    local_rank: int = Field(ge=0)
+    device: int = Field(ge=0)
+    env: dict[str, str] = {}
+
+
+class NodeLaunch(_Message):
+    """Everything one node needs to start its part of an attempt.
+
+    `command` is an argument list, never a shell line; `env` is given to every rank of the node.
+    """
+
+    job_id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+    attempt: int = Field(ge=1)
+    node: str
+    command: tuple[str, ...] = Field(min_length=1)
+    working_dir: str
+    env: dict[str, str] = {}
+    ranks: tuple[RankLaunch, ...] = Field(min_length=1)
+    grace_s: float = Field(default=5.0, ge=0)
+
+
+class NodePhase(StrEnum):
+    """Where one node's part of an attempt is."""
+
+    STARTING = "starting"
+    """The guard is up; not every rank has been started."""
+    RUNNING = "running"
+    """Every rank was started and at least one still runs."""
+    ENDED = "ended"
+    """Every rank has exited by itself and nothing is left below the guard."""
+    STOPPED = "stopped"
+    """Stopped on request or because the node's raylet died; nothing is left below the guard."""
+    UNKNOWN = "unknown"
+    """The node knows nothing of this attempt: its guard never started, or is gone without a trace."""
+
+
+class RankState(_Message):
+    """One rank's process; exactly one of `exit_code` and `signal` is set once it has exited."""
+
+    rank: int
+    pid: int | None = None
+    started_s: float | None = None
+    exited_s: float | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    last_lines: tuple[str, ...] = ()
+    error: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the rank ended otherwise than with exit code 0, or could not be started."""
+        return bool(self.error) or self.signal is not None or self.exit_code not in (None, 0)
+
+
+class NodeStatus(_Message):
+    """One node's part of an attempt. `seq` grows with every change, for long polls.
+
+    Times are wall-clock seconds since the epoch on that node.
+    """
+
+    job_id: str
+    attempt: int
+    node: str
+    phase: NodePhase
+    seq: int = 0
+    ranks: tuple[RankState, ...] = ()
+
+
+class StopReport(_Message):
+    """What stopping an attempt on a node came to; `survivors` empty means verified gone."""
+
+    job_id: str
+    attempt: int
+    node: str
+    killed: int
+    survivors: tuple[int, ...] = ()
+    took_s: float
+
+
+class LogChunk(_Message):
+    """A part of a rank's log; read on from `next_offset`. `size` is the file's length in bytes."""
+
+    text: str
+    next_offset: int
+    size: int
+
+
+class Heartbeat(_Message):
+    """An agent's sign of life: its node, its clock, and the attempts its guards hold."""
+
+    node: str
+    node_id: str
+    now_s: float
+    attempts: tuple[tuple[str, int], ...] = ()
