@@ -48,7 +48,7 @@ class NodePhase(StrEnum):
     STOPPED = "stopped"
     """Stopped on request or because the node's raylet died; nothing is left below the guard."""
     UNKNOWN = "unknown"
-    """The node knows nothing of this attempt: its guard never started, or is gone without a trace."""
+    """The node knows nothing of this attempt: no guard of it was ever here."""
 
 
 class RankState(_Message):
