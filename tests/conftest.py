@@ -1,0 +1,59 @@
+"""What all tests share: the optional reference material, and no silent skips in CI."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+ABSENT_MATERIAL = "reference material beside the repository is absent"
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of reference material beside the repository; tests that read it skip without."""
+    folder = ROOT.parent / "shared"
+    if not folder.is_dir():
+        pytest.skip(ABSENT_MATERIAL)
+    return folder
+
+
+class _SkipsForMissingTools:
+    """In CI a skip fails the run, but for reference material that is not part of the project."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    def note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if not report.skipped or hasattr(report, "wasxfail"):
+            return
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if ABSENT_MATERIAL not in reason:
+            self.reasons.append(f"{report.nodeid}: {reason}")
+
+    @pytest.hookimpl
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.note(report)
+
+    @pytest.hookimpl
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self.note(report)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.reasons and session.exitstatus == 0:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    @pytest.hookimpl
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.reasons:
+            terminalreporter.section("skips are failures in CI: install what these tests need")
+            for reason in self.reasons:
+                terminalreporter.write_line(reason)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if os.environ.get("CI"):
+        config.pluginmanager.register(_SkipsForMissingTools())
