@@ -3,6 +3,7 @@
 from .accelerators import CATALOG, Accelerator
 from .cluster import Cluster, CrossRail, Node, NodeState, Tier
 from .errors import Infeasible, InvalidInput, Problem
+from .evaluate import Evaluation, Evaluator, GroupTraffic, evaluate
 from .pcg import PCG, Algorithm, Group, Op, Requirement
 from .placement import Placement
 
@@ -13,7 +14,10 @@ __all__ = [
     "Algorithm",
     "Cluster",
     "CrossRail",
+    "Evaluation",
+    "Evaluator",
     "Group",
+    "GroupTraffic",
     "Infeasible",
     "InvalidInput",
     "Node",
@@ -23,4 +27,5 @@ __all__ = [
     "Problem",
     "Requirement",
     "Tier",
+    "evaluate",
 ]
