@@ -2,6 +2,17 @@
 
 from .accelerators import CATALOG, Accelerator
 from .cluster import Cluster, CrossRail, Node, NodeState, Tier
+from .ctg import (
+    CTG,
+    build_ctg,
+    device_id,
+    domain_tree_of,
+    nic_id,
+    switch_id,
+    to_graphml,
+    to_node_link,
+)
+from .domains import Domain, DomainTree
 from .errors import Infeasible, InvalidInput, Problem
 from .evaluate import Evaluation, Evaluator, GroupTraffic, evaluate
 from .pcg import PCG, Algorithm, Group, Op, Requirement
@@ -9,11 +20,14 @@ from .placement import Placement
 
 __all__ = [
     "CATALOG",
+    "CTG",
     "PCG",
     "Accelerator",
     "Algorithm",
     "Cluster",
     "CrossRail",
+    "Domain",
+    "DomainTree",
     "Evaluation",
     "Evaluator",
     "Group",
@@ -27,5 +41,12 @@ __all__ = [
     "Problem",
     "Requirement",
     "Tier",
+    "build_ctg",
+    "device_id",
+    "domain_tree_of",
     "evaluate",
+    "nic_id",
+    "switch_id",
+    "to_graphml",
+    "to_node_link",
 ]

@@ -51,7 +51,11 @@ class CrossRail(StrEnum):
 
 
 class Tier(BaseModel):
-    """A level of the network; `bandwidth` in bytes/s per NIC and direction, `latency` in s."""
+    """A level of the network; `bandwidth` in bytes/s per NIC and direction, `latency` in s.
+
+    At a `scale_up` tier devices meet over NVLink or a like link and not through NICs, so its
+    bandwidth is per device: a scale-up domain wider than a node.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -59,6 +63,7 @@ class Tier(BaseModel):
     bandwidth: Positive
     latency: NonNegative
     oversubscription: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
+    scale_up: bool = False
 
 
 class Node(BaseModel):
@@ -126,6 +131,9 @@ class Cluster(BaseModel):
     def to_data(self) -> dict[str, Any]:
         """The cluster as plain data in the file format."""
         data: dict[str, Any] = self.model_dump(mode="json", exclude_none=True)
+        for tier in data["tiers"]:
+            if not tier["scale_up"]:
+                del tier["scale_up"]
         return data
 
     @property
@@ -196,6 +204,14 @@ def _tier_problems(cluster: Cluster) -> list[Problem]:
                 )
             )
         seen.setdefault(tier.name, index)
+        if tier.scale_up and index and not cluster.tiers[index - 1].scale_up:
+            found = f"a scale-up tier farther than the network tier {cluster.tiers[index - 1].name}"
+            fix = "put scale-up tiers first: they are nearer than any NIC"
+            problems.append(Problem(f"tiers[{index}]", found, fix))
+        if tier.scale_up and cluster.cross_rail is CrossRail.SPINE:
+            found = f"different rails meet only at the spine, but tier {tier.name!r} is scale-up"
+            fix = "use cross_rail: nvlink: a scale-up link reaches devices of every rail"
+            problems.append(Problem("cross_rail", found, fix))
     return problems
 
 
