@@ -15,6 +15,8 @@ from .ctg import (
 from .domains import Domain, DomainTree
 from .errors import Infeasible, InvalidInput, Problem
 from .evaluate import Evaluation, Evaluator, GroupTraffic, evaluate
+from .fabrics import clos_8_rail, dual_plane, fat_tree, nvl_domains
+from .occupancy import occupied
 from .pcg import PCG, Algorithm, Group, Op, Requirement
 from .placement import Placement
 
@@ -42,10 +44,15 @@ __all__ = [
     "Requirement",
     "Tier",
     "build_ctg",
+    "clos_8_rail",
     "device_id",
     "domain_tree_of",
+    "dual_plane",
     "evaluate",
+    "fat_tree",
     "nic_id",
+    "nvl_domains",
+    "occupied",
     "switch_id",
     "to_graphml",
     "to_node_link",
