@@ -1,0 +1,325 @@
+"""Checkpoints of a training job: every rank saves its shard, one rank commits, all can resume.
+
+    from railweave.agents.checkpoint import Checkpointer
+
+    checkpoints = Checkpointer()             # directory, rank and attempt from the environment
+    checkpoints.save(step, {"model": model.state_dict(), "step": step})   # every rank
+    if rank == 0:
+        checkpoints.commit(step, timeout_s=600)
+    state = checkpoints.load(os.environ["RAILWEAVE_RESUME_FROM"])         # after a restart
+
+A step of an attempt is a folder of its own. A shard is written under a temporary name, checksummed,
+synced and renamed; the manifest that names all shards is written last in the same way. Until then
+the folder is not a checkpoint. Needs no Ray, and PyTorch only for states that are not bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from .checkpoint_history import (
+    Check,
+    CheckpointError,
+    FencedAttempt,
+    Latest,
+    PassedOver,
+    Place,
+    Unusable,
+    fence,
+    latest,
+    next_attempt,
+    prune,
+    read_manifest,
+    read_receipts,
+    refuse_fenced,
+    refuse_wrong_content,
+    refuse_wrong_size,
+    storage_at,
+)
+from .checkpoint_manifest import (
+    MANIFEST_NAME,
+    Kind,
+    Manifest,
+    Receipt,
+    Shard,
+    parse_step_folder,
+    receipt_name,
+    shard_name,
+    step_folder,
+)
+from .checkpoint_state import ChecksumWriter, checksum, kind_of, read_state, write_state
+from .checkpoint_storage import Storage
+
+__all__ = [
+    "Check",
+    "CheckpointError",
+    "CheckpointTimeout",
+    "Checkpointer",
+    "FencedAttempt",
+    "Kind",
+    "Latest",
+    "Manifest",
+    "PassedOver",
+    "Shard",
+    "fence",
+    "latest",
+    "next_attempt",
+    "prune",
+]
+
+DIRECTORY_VARIABLE: Final = "RAILWEAVE_CHECKPOINT_DIR"
+ATTEMPT_VARIABLE: Final = "RAILWEAVE_ATTEMPT"
+_FIRST_POLL_S: Final = 0.005
+_SLOWEST_POLL_S: Final = 0.5
+
+
+class CheckpointTimeout(CheckpointError):
+    """Some ranks did not save their shard in time; the message names them."""
+
+
+class Checkpointer:
+    """One rank's access to the checkpoints of its job.
+
+    directory: folder or URL; else RAILWEAVE_CHECKPOINT_DIR.
+    rank, world_size: else RANK and WORLD_SIZE, else a single rank.
+    attempt: else RAILWEAVE_ATTEMPT; a single rank may leave it out, and gets the next free number.
+        Every launch needs a number of its own, so that what an earlier launch left unfinished is
+        never mixed with its shards.
+    Raises CheckpointError when one of them is missing or makes no sense.
+    """
+
+    def __init__(
+        self,
+        directory: Place | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        attempt: int | None = None,
+    ) -> None:
+        place = os.environ.get(DIRECTORY_VARIABLE, "") if directory is None else directory
+        if not os.fspath(place):
+            raise CheckpointError(f"no checkpoint directory: give one, or set {DIRECTORY_VARIABLE}")
+        self.directory = os.fspath(place)
+        self.rank = _number(rank, "rank", "RANK", 0, 0)
+        self.world_size = _number(world_size, "world_size", "WORLD_SIZE", 1, 1)
+        if self.rank >= self.world_size:
+            raise CheckpointError(f"rank {self.rank} of {self.world_size} ranks does not exist")
+        self._storage = storage_at(place)
+        unnumbered = attempt is None and not os.environ.get(ATTEMPT_VARIABLE)
+        if unnumbered and self.world_size > 1:
+            raise CheckpointError(
+                f"no attempt number: set {ATTEMPT_VARIABLE}, or give attempt=, the same on all "
+                "ranks (rank 0 can take next_attempt(directory) and broadcast it)"
+            )
+        self.attempt = (
+            next_attempt(place)
+            if unnumbered
+            else _number(attempt, "attempt", ATTEMPT_VARIABLE, 0, 0)
+        )
+
+    def save(self, step: int, state: Any) -> Shard:
+        """Write this rank's state of a step, so that it is there for good when this returns.
+
+        state: bytes, kept as they are; or tensors, numbers, text and plain containers of them.
+        Returns what was written. Raises FencedAttempt when a newer attempt has begun,
+        CheckpointError when the state cannot be saved or the place refuses it; whatever was
+        complete before stays complete.
+        """
+        folder = self._folder(step)
+        try:
+            kind = kind_of(state)
+        except (TypeError, ImportError) as error:
+            raise CheckpointError(f"rank {self.rank} cannot save step {step}: {error}") from error
+        name = f"{folder}/{shard_name(self.rank, kind)}"
+        receipt = f"{folder}/{receipt_name(self.rank)}"
+        writer: ChecksumWriter | None = None
+        try:
+            refuse_fenced(self._storage, self.attempt)
+            self._storage.make_folder(folder)
+            self._refuse_committed(folder, step)
+            # A shard saved again must not be vouched for by the receipt of its predecessor.
+            self._storage.remove(receipt)
+            with self._storage.writing(name) as raw:
+                writer = ChecksumWriter(raw)
+                write_state(state, kind, writer)
+                writer.refuse_failed()
+            shard = Shard(self.rank, kind, writer.size_bytes, writer.sha256)
+            with self._storage.writing(receipt) as raw:
+                raw.write(Receipt(step, self.attempt, self.world_size, shard).to_bytes())
+        except CheckpointError:
+            raise
+        except Exception as error:
+            raise self._write_error(error, step, name, writer) from error
+        return shard
+
+    def commit(
+        self,
+        step: int,
+        timeout_s: float = 600.0,
+        *,
+        barrier: Callable[[], object] | None = None,
+        check: Check = Check.SIZES,
+    ) -> str:
+        """Make a step's folder a checkpoint once every rank has saved; one rank calls this.
+
+        Waits up to `timeout_s` for the receipts of all ranks, compares the shards with them
+        (`check` FULL reads every byte back), and writes the manifest. `barrier`, when given, is
+        called first; the other ranks call the same barrier after `save`.
+        Returns the checkpoint's path. Raises CheckpointTimeout naming the ranks that are late,
+        FencedAttempt when a newer attempt has begun, CheckpointError when a shard is not what its
+        receipt says or the manifest cannot be written.
+        """
+        folder = self._folder(step)
+        if barrier is not None:
+            barrier()
+        try:
+            shards = self._collected(folder, step, timeout_s)
+            manifest = Manifest(step, self.attempt, time.time(), shards)
+            self._refuse_changed(folder, manifest, check)
+            self._refuse_committed(folder, step)
+            refuse_fenced(self._storage, self.attempt)
+            with self._storage.writing(f"{folder}/{MANIFEST_NAME}") as writer:
+                writer.write(manifest.to_bytes())
+        except OSError as error:
+            raise CheckpointError(
+                f"step {step} is saved but not committed: {error.strerror or error} at "
+                f"{self._storage.path(folder)}; the checkpoints before it are unharmed"
+            ) from error
+        return self._storage.path(folder)
+
+    def latest(self, *, check: Check = Check.FULL) -> Latest:
+        """The newest usable checkpoint written by this many ranks; see `latest`.
+
+        One rank asks and tells the others its path, so that all resume from the same one.
+        """
+        return latest(self.directory, check=check, world_size=self.world_size)
+
+    def load(self, source: Latest | Place) -> Any:
+        """This rank's state in a checkpoint, checked against its size and checksum.
+
+        source: what `latest` gave, or the path or URL of a step's folder, also of another
+        directory. Tensors come back on the CPU. Raises CheckpointError when it is not a complete
+        checkpoint of this many ranks, or the shard is not what was written.
+        """
+        storage, folder, path = _located(source)
+        try:
+            manifest = read_manifest(storage, folder, self.world_size)
+            shard = manifest.shards[self.rank]
+            with storage.open(f"{folder}/{shard.name}") as stream:
+                refuse_wrong_content(shard, *checksum(stream))
+                stream.seek(0)
+                return read_state(stream, shard.kind)
+        except Exception as error:
+            raise CheckpointError(f"cannot resume rank {self.rank} from {path}: {error}") from error
+
+    def _folder(self, step: int) -> str:
+        try:
+            return step_folder(step, self.attempt)
+        except ValueError as error:
+            raise CheckpointError(str(error)) from error
+
+    def _refuse_committed(self, folder: str, step: int) -> None:
+        if MANIFEST_NAME in self._storage.files(folder):
+            raise CheckpointError(
+                f"step {step} of attempt {self.attempt} is already committed at "
+                f"{self._storage.path(folder)}; a checkpoint is never written twice"
+            )
+
+    def _collected(self, folder: str, step: int, timeout_s: float) -> tuple[Shard, ...]:
+        deadline = time.monotonic() + timeout_s
+        poll_s = _FIRST_POLL_S
+        shards: dict[int, Shard] = {}
+        waiting = {receipt_name(rank): rank for rank in range(self.world_size)}
+        while True:
+            problems: list[str] = []
+            present = set(self._storage.files(folder)) & set(waiting)
+            for name, receipt in read_receipts(self._storage, folder, present):
+                if isinstance(receipt, str):
+                    problems.append(receipt)
+                    continue
+                expected = (step, self.attempt, self.world_size, waiting[name])
+                found = (receipt.step, receipt.attempt, receipt.world_size, receipt.shard.rank)
+                if found != expected:
+                    raise CheckpointError(
+                        "{}: a receipt of step {}, attempt {}, {} ranks, rank {}, where step {}, "
+                        "attempt {}, {} ranks, rank {} belongs".format(name, *found, *expected)
+                    )
+                shards[waiting.pop(name)] = receipt.shard
+            if not waiting:
+                return tuple(shards[rank] for rank in range(self.world_size))
+            if time.monotonic() >= deadline:
+                late = sorted(waiting.values())
+                shown = ", ".join(map(str, late[:8])) + (", ..." if len(late) > 8 else "")
+                raise CheckpointTimeout(
+                    f"step {step} is not committed: {len(late)} of {self.world_size} ranks have "
+                    f"not saved it after {timeout_s:g} s ({'; '.join([shown, *problems[:3]])})"
+                )
+            refuse_fenced(self._storage, self.attempt)
+            time.sleep(poll_s)
+            poll_s = min(2 * poll_s, _SLOWEST_POLL_S)
+
+    def _refuse_changed(self, folder: str, manifest: Manifest, check: Check) -> None:
+        files = self._storage.files(folder)
+        try:
+            for shard in manifest.shards:
+                if shard.name not in files:
+                    raise Unusable(f"shard {shard.rank} is missing")
+                refuse_wrong_size(shard, files[shard.name])
+                if check is Check.FULL:
+                    with self._storage.open(f"{folder}/{shard.name}") as stream:
+                        refuse_wrong_content(shard, *checksum(stream))
+        except Unusable as fault:
+            raise CheckpointError(
+                f"step {manifest.step} is not committed: {fault} at {self._storage.path(folder)}"
+            ) from fault
+
+    def _write_error(
+        self, error: Exception, step: int, name: str, writer: ChecksumWriter | None
+    ) -> CheckpointError:
+        if writer is not None and writer.error is not None:
+            error = writer.error
+        cause = (isinstance(error, OSError) and error.strerror) or str(error)
+        done = f" after {writer.size_bytes} bytes" if writer is not None else ""
+        free_bytes = None
+        with suppress(OSError):
+            free_bytes = self._storage.free_bytes()
+        free = "" if free_bytes is None else f" ({free_bytes} bytes free there)"
+        return CheckpointError(
+            f"rank {self.rank} cannot save step {step}: {cause}{done} at "
+            f"{self._storage.path(name)}{free}; the checkpoints before it are unharmed"
+        )
+
+
+def _number(given: int | None, name: str, variable: str, default: int, least: int) -> int:
+    if given is not None:
+        value, source = given, name
+    else:
+        text = os.environ.get(variable, "")
+        source = variable
+        try:
+            value = int(text) if text else default
+        except ValueError as error:
+            raise CheckpointError(f"{variable} is {text!r}, not a whole number") from error
+    if value < least:
+        raise CheckpointError(f"{source} is {value}; it must be at least {least}")
+    return value
+
+
+def _located(source: Latest | Place) -> tuple[Storage, str, str]:
+    """Storage and folder of a checkpoint, and its path for messages."""
+    if isinstance(source, Latest):
+        if source.path is None:
+            why = "; ".join(f"{path}: {reason}" for path, reason in source.passed_over[:3])
+            raise CheckpointError(f"there is no checkpoint to load{f' ({why})' if why else ''}")
+        source = source.path
+    path = os.fspath(source).rstrip("/")
+    folder = path.rpartition("/")[2]
+    if parse_step_folder(folder) is None:
+        raise CheckpointError(
+            f"{path or '(empty)'} is not a checkpoint's folder; "
+            "give one like .../step-000000000010.attempt-0001"
+        )
+    return storage_at(path.removesuffix(folder) or "."), folder, path
