@@ -118,10 +118,11 @@ def validated(model: type[Model], data: Any, source: str, expected_format: str) 
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise InvalidInput(source, _problems(error, model)) from error
+        raise InvalidInput(source, problems_of(error, model)) from error
 
 
-def _problems(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
+def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
+    """What a pydantic error found in input for `model`, each with its place."""
     problems: list[Problem] = []
     for item in error.errors(include_url=False):
         wrapped = item.get("ctx", {}).get("error")

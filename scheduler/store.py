@@ -183,7 +183,7 @@ class Store:
             return [job_record(row) for row in reversed(connection.execute(query).all())]
 
     def waiting(self) -> list[JobRecord]:
-        """Jobs that wait for devices, in the order in which they are to start."""
+        """Jobs that wait for devices, in the order of their submission."""
         jobs = tables.jobs.c
         query = (
             select(tables.jobs)
@@ -191,7 +191,7 @@ class Store:
                 jobs.state.in_([JobState.PENDING.value, JobState.RECOVERING.value]),
                 jobs.holds_devices.is_(False),
             )
-            .order_by(jobs.priority.desc(), jobs.number)
+            .order_by(jobs.number)
         )
         with self._database.read() as connection:
             return [job_record(row) for row in connection.execute(query)]

@@ -53,7 +53,7 @@ jobs = Table(
     Column("submitted_s", Float, nullable=False),
     Column("updated_s", Float, nullable=False),
     Column("ended_s", Float),
-    Index("jobs_by_state", "state", "holds_devices", "priority", "number"),
+    Index("jobs_by_state", "state", "holds_devices", "number"),
 )
 
 specs = Table(

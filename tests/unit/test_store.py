@@ -133,15 +133,18 @@ def test_submitting_the_same_job_twice_queues_it_once(store: Store) -> None:
     assert len(store.jobs()) == 1
 
 
-def test_jobs_wait_in_order_of_priority_then_submission(store: Store) -> None:
-    for name, priority in [("a", 0), ("b", 5), ("c", 5), ("d", 0)]:
-        store.add_job(job(name, priority), 0.0)
+def test_a_job_waits_exactly_while_it_holds_no_device_and_is_not_over(store: Store) -> None:
+    for name in "abc":
+        store.add_job(job(name), 0.0)
     start(store, "a", ("n0", 0))
-    assert [record.job_id for record in store.waiting()] == ["b", "c", "d"]
+    store.advance("c", JobEvent.CANCEL, now_s=2.0, message="cancelled")
+    assert [record.job_id for record in store.waiting()] == ["b"]
     store.advance("a", JobEvent.FAULT, attempt=1, now_s=2.0, message="broke")
-    assert [record.job_id for record in store.waiting()] == ["b", "c", "d"]
+    assert [record.job_id for record in store.waiting()] == ["b"]
+    assert [record.job_id for record in store.holding()] == ["a"]
     store.advance("a", JobEvent.STOPPED, attempt=1, now_s=3.0, message="gone")
-    assert [record.job_id for record in store.waiting()] == ["b", "c", "a", "d"]
+    assert [record.job_id for record in store.waiting()] == ["a", "b"]
+    assert store.holding() == []
 
 
 def test_ten_thousand_queued_jobs_are_read_in_well_under_a_second(store: Store) -> None:
@@ -171,7 +174,6 @@ def test_ten_thousand_queued_jobs_are_read_in_well_under_a_second(store: Store) 
         waiting = store.waiting()
         took_s.append(time.perf_counter() - before_s)
     assert len(waiting) == 10_000
-    assert [r.priority for r in waiting] == sorted((r.priority for r in waiting), reverse=True)
     assert min(took_s) < 0.5, took_s
     before_s = time.perf_counter()
     store.advance("job-5000", JobEvent.CANCEL, now_s=1.0, message="cancelled")

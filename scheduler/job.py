@@ -1,0 +1,195 @@
+"""`Job`: what a user submits; it travels and is stored as JSON (`railweave.job/1`), not as code."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shlex
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from ..placement.errors import InvalidInput, Problem
+from ..placement.files import parse_text, problems_of, read_data, validated
+from ..placement.pcg import PCG, Group, Op
+
+FORMAT: Final = "railweave.job/1"
+# What a ring of unknown size is reckoned with; only proportions matter to its placement.
+PLAIN_RING_BYTES: Final = float(2**20)
+SET_BY_US: Final = frozenset(
+    {
+        "RANK",
+        "LOCAL_RANK",
+        "WORLD_SIZE",
+        "LOCAL_WORLD_SIZE",
+        "GROUP_RANK",
+        "GROUP_WORLD_SIZE",
+        "ROLE_NAME",
+        "ROLE_RANK",
+        "ROLE_WORLD_SIZE",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "CUDA_VISIBLE_DEVICES",
+        "HIP_VISIBLE_DEVICES",
+    }
+)
+_SET_BY_US_PREFIXES: Final = ("TORCHELASTIC_", "RAILWEAVE_")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _as_command(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            return tuple(shlex.split(value))
+        except ValueError as error:
+            raise ValueError(f"not a command line: {error}; close the quotes") from error
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _as_pcg(value: Any) -> Any:
+    try:
+        if isinstance(value, str | PurePath):
+            return PCG.load(value)
+        return PCG.parse(value) if isinstance(value, Mapping) else value
+    except InvalidInput as error:
+        inside = [Problem(f"pcg.{p.place}".rstrip("."), p.found, p.fix) for p in error.problems]
+        raise InvalidInput(error.source, inside) from error
+
+
+def _as_text(value: Any) -> Any:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+class Job(BaseModel):
+    """A training job.
+
+    entrypoint: the command of every rank, as a list or as a line that is split like a shell would;
+        no shell runs it. `python` is the interpreter that Railweave runs with on the node.
+    pcg: the ranks and what they send each other, as a PCG, its data, or its file's path.
+    devices: how many ranks; enough by itself, and then they are placed as one ring.
+    priority: higher starts first; equal ones start in the order of their submission.
+    checkpoint_dir: folder or URL that every node of the job reaches; by default a folder of the
+        job's own in the daemon's state folder, which only the head node is sure to have.
+    max_restarts: how often a broken attempt is followed by another.
+    working_dir: where the ranks start; by default where the job was made.
+    env: added to the environment of every rank.
+    grace_s: between SIGTERM and SIGKILL when an attempt is stopped.
+    time_limit_s: for finding a placement.
+
+    Raises InvalidInput listing everything that is wrong with it.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    format: Literal["railweave.job/1"] = FORMAT
+    name: str = Field(min_length=1, max_length=200)
+    entrypoint: Annotated[tuple[str, ...], BeforeValidator(_as_command), Field(min_length=1)]
+    pcg: Annotated[PCG | None, BeforeValidator(_as_pcg)] = None
+    devices: int | None = Field(default=None, ge=1)
+    priority: int = Field(default=0, ge=-(2**31), lt=2**31)
+    checkpoint_dir: Annotated[str | None, BeforeValidator(_as_text), Field(min_length=1)] = None
+    max_restarts: int = Field(default=3, ge=0)
+    working_dir: Annotated[str, BeforeValidator(_as_text)] = Field(default_factory=os.getcwd)
+    env: dict[str, str] = {}
+    grace_s: float = Field(default=10.0, ge=0, le=3600, allow_inf_nan=False)
+    time_limit_s: float = Field(default=1.0, gt=0, le=3600, allow_inf_nan=False)
+
+    def __init__(self, **data: Any) -> None:
+        try:
+            super().__init__(**data)
+        except ValidationError as error:
+            raise InvalidInput("job", problems_of(error, type(self))) from error
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        problems = [*_size_problems(self), *_text_problems(self), *_env_problems(self.env)]
+        if problems:
+            raise InvalidInput("job", problems)
+        return self
+
+    @classmethod
+    def parse(cls, data: Mapping[str, Any] | str, source: str = "job") -> Self:
+        """A job from plain data or from text. Raises InvalidInput naming each fault's place."""
+        plain = parse_text(data, source) if isinstance(data, str) else data
+        return validated(cls, plain, source, FORMAT)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a job file (YAML or JSON). Raises InvalidInput naming each fault's place."""
+        return validated(cls, read_data(path), os.fspath(path), FORMAT)
+
+    def to_json(self) -> str:
+        """The job as JSON text; the same job gives the same text."""
+        return self.model_dump_json(exclude_none=True)
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks, and so devices, the job takes."""
+        if self.pcg is not None:
+            return self.pcg.world_size
+        assert self.devices is not None  # _size_problems refuses a job without a size
+        return self.devices
+
+    def graph(self) -> PCG:
+        """The ranks and what they send each other; one plain ring where nothing is known."""
+        if self.pcg is not None:
+            return self.pcg
+        ranks = tuple(range(self.world_size))
+        ring = Group(name="ring", op=Op.ALL_REDUCE, ranks=ranks, bytes=PLAIN_RING_BYTES)
+        return PCG(world_size=self.world_size, groups=(ring,))
+
+    def kinds(self) -> dict[str, int]:
+        """How many devices must be of one accelerator kind, by kind."""
+        if self.pcg is None:
+            return {}
+        return dict(Counter(self.pcg.required_accelerators().values()))
+
+
+def new_job_id(name: str) -> str:
+    """An id for a job of that name that no other job, here or in an earlier store, has."""
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40] or "job"
+    return f"{slug}-{secrets.token_hex(3)}"
+
+
+def _size_problems(job: Job) -> list[Problem]:
+    if job.pcg is None and job.devices is None:
+        fix = "give pcg=, or devices= for a plain ring of that many ranks"
+        return [Problem("", "no size", fix)]
+    if job.pcg is not None and job.devices not in (None, job.pcg.world_size):
+        found = f"found {job.devices}, but the pcg has {job.pcg.world_size} ranks"
+        return [Problem("devices", found, "leave devices out, or make them equal")]
+    return []
+
+
+def _text_problems(job: Job) -> list[Problem]:
+    problems = []
+    if any("\0" in word for word in (*job.entrypoint, job.working_dir)):
+        problems.append(Problem("entrypoint", "holds a NUL character", "remove it"))
+    if not job.entrypoint[0]:
+        problems.append(Problem("entrypoint[0]", "an empty command", "name a program"))
+    if not PurePath(job.working_dir).is_absolute():
+        found = f"found {job.working_dir!r}, a relative path"
+        problems.append(Problem("working_dir", found, "give it from the root on"))
+    where = job.checkpoint_dir
+    if where is not None and "://" not in where and not PurePath(where).is_absolute():
+        found = f"found {where!r}, a relative path"
+        problems.append(Problem("checkpoint_dir", found, "give it from the root on, or a URL"))
+    return problems
+
+
+def _env_problems(env: Mapping[str, str]) -> list[Problem]:
+    problems = []
+    for name, value in env.items():
+        place = f"env.{name}"
+        if not _VARIABLE.fullmatch(name):
+            fix = "use letters, digits and _, not starting with a digit"
+            problems.append(Problem(place, f"{name!r} is no variable's name", fix))
+        elif name in SET_BY_US or name.startswith(_SET_BY_US_PREFIXES):
+            problems.append(Problem(place, "Railweave sets this itself", "remove it"))
+        if "\0" in value:
+            problems.append(Problem(place, "holds a NUL character", "remove it"))
+    return problems
