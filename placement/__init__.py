@@ -18,6 +18,7 @@ from .evaluate import Evaluation, Evaluator, GroupTraffic, evaluate
 from .fabrics import clos_8_rail, dual_plane, fat_tree, nvl_domains
 from .occupancy import occupied
 from .pcg import PCG, Algorithm, Group, Op, Requirement
+from .place import place
 from .placement import Placement
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "nic_id",
     "nvl_domains",
     "occupied",
+    "place",
     "switch_id",
     "to_graphml",
     "to_node_link",

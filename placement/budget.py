@@ -1,0 +1,49 @@
+"""How much work one call of the solver may do."""
+
+from __future__ import annotations
+
+from ortools.sat.python import cp_model
+
+
+class Budget:
+    """Work that is counted, not timed, so that equal calls give equal placements.
+
+    One unit of work is about a second of one core. CP-SAT counts its own; loops of ours charge
+    what they are about to do. CP-SAT's clock is only a safety stop for machines too slow to do the
+    counted work in time.
+    """
+
+    def __init__(self, time_limit_s: float) -> None:
+        self.time_limit_s = time_limit_s
+        self._work_left = time_limit_s
+        self._wall_left_s = time_limit_s
+
+    @property
+    def left(self) -> float:
+        """Units of work left."""
+        return max(0.0, self._work_left)
+
+    def spent(self) -> bool:
+        """Whether all the work has been done."""
+        return self._work_left <= 0.0
+
+    def charge(self, work: float) -> None:
+        """Count work that is done elsewhere."""
+        self._work_left -= work
+        self._wall_left_s -= work
+
+    def solve(
+        self, model: cp_model.CpModel, share: float, seed: int = 0, workers: int = 1
+    ) -> tuple[cp_model.CpSolver, int]:
+        """Run CP-SAT for at most `share` of the whole limit or what is left, and count it."""
+        solver = cp_model.CpSolver()
+        solver.parameters.num_workers = workers
+        solver.parameters.interleave_search = workers > 1
+        solver.parameters.random_seed = seed
+        allowed = min(self.left, self.time_limit_s * share)
+        solver.parameters.max_deterministic_time = max(1e-3, allowed)
+        solver.parameters.max_time_in_seconds = max(0.05, self._wall_left_s)
+        status = solver.solve(model)
+        self._work_left -= solver.response_proto.deterministic_time
+        self._wall_left_s -= solver.wall_time
+        return solver, int(status)
