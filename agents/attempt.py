@@ -7,6 +7,10 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, Field
 
 
+class Refused(ValueError):
+    """A node cannot or will not do what it was asked; the message says why and what to change."""
+
+
 class _Message(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -72,7 +76,7 @@ class RankState(_Message):
 class NodeStatus(_Message):
     """One node's part of an attempt. `seq` grows with every change, for long polls.
 
-    Times are wall-clock seconds since the epoch on that node.
+    Times are wall-clock seconds since the epoch on that node. `reason` says why it was STOPPED.
     """
 
     job_id: str
@@ -81,6 +85,7 @@ class NodeStatus(_Message):
     phase: NodePhase
     seq: int = 0
     ranks: tuple[RankState, ...] = ()
+    reason: str = ""
 
 
 class StopReport(_Message):

@@ -1,0 +1,395 @@
+"""The guard: starts the ranks of one attempt on one node and lets none of them outlive it.
+
+One process per attempt and node, detached from the agent that started it. It is the subreaper of
+everything below it, so nothing that a rank starts can get away: when it has no child left, nothing
+is left. It writes the attempt's journal and answers on a Unix socket. Standard library only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from .journal import FINAL_PHASES, Journal, Record, apply, empty
+from .logs import last_lines, log_path
+from .processes import (
+    become_subreaper,
+    below,
+    die_with,
+    own_children,
+    process,
+    send_signal,
+    set_name,
+    table,
+)
+
+MARKER = "RAILWEAVE_ATTEMPT_ID"
+"""Environment variable of every rank; finds what is left of an attempt whose guard was killed."""
+JOURNAL_NAME = "journal.jsonl"
+SPEC_NAME = "launch.json"
+KILL_WAIT_S = 5.0
+"""How long after the first SIGKILL a stop waits for the kernel before it reports survivors."""
+_REQUEST_BYTES = 64 * 1024
+_REQUEST_WAIT_S = 10.0
+_JOURNAL_RETRY_S = 1.0
+
+
+class Guard:
+    """The ranks of one attempt on one node.
+
+    status: what the journal says so far; changed by `_record` alone.
+    pids: running ranks by pid; empty once every rank has exited.
+    """
+
+    def __init__(self, spec: dict[str, Any], folder: Path, journal: Journal, first: Record) -> None:
+        launch = spec["launch"]
+        self.launch = launch
+        self.marker: str = spec["marker"]
+        self.umask: int = spec["umask"]
+        self.folder = folder
+        self.journal = journal
+        self.status = empty(launch["job_id"], launch["attempt"], launch["node"])
+        apply(self.status, first)
+        self.pids: dict[int, int] = {}
+        self.ended: set[int] = set()
+        self.reason = ""
+        self.kill_at = float("inf")
+        self.survivors: list[int] = []
+        self._changed = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._unsaved = False
+
+    async def run(self) -> None:
+        """From the first rank to the last process."""
+        if not self.reason:
+            self._start_ranks()
+        while self.pids and not self.reason:
+            await self._woken(_JOURNAL_RETRY_S if self._unsaved else None)
+        by_themselves = bool(self.status["ranks"]) and not self.pids
+        if self.kill_at == float("inf"):
+            self.kill_at = time.monotonic() + self.launch["grace_s"]
+        await self._clear()
+        if by_themselves:
+            self._record({"phase": "ended"})
+        else:
+            self._record({"phase": "stopped", "reason": self.reason})
+        while self._unsaved:
+            await asyncio.sleep(_JOURNAL_RETRY_S)
+            self._save()
+
+    def request_stop(self, grace_s: float, reason: str) -> None:
+        """End everything. A later request can shorten an earlier one's grace, not stretch it."""
+        self.reason = self.reason or reason
+        self.kill_at = min(self.kill_at, time.monotonic() + grace_s)
+        self._wake.set()
+
+    def reap(self) -> bool:
+        """Collect what has exited. False when no child is left, so nothing at all is left."""
+        changes = []
+        children = True
+        while True:
+            try:
+                pid, wait_status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                children = False
+                break
+            if pid == 0:
+                break
+            rank = self.pids.pop(pid, None)
+            if rank is not None:
+                changes.append(self._exit(rank, os.waitstatus_to_exitcode(wait_status)))
+        if changes:
+            self._record({"changes": changes})
+        self._wake.set()
+        return children
+
+    def _exit(self, rank: int, code: int) -> Record:
+        change: Record = {"rank": rank, "exited_s": time.time()}
+        change["signal" if code < 0 else "exit_code"] = abs(code)
+        if code != 0:
+            change["last_lines"] = last_lines(log_path(self.folder, rank))
+        return change
+
+    async def _woken(self, timeout_s: float | None) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), timeout_s)
+        self._wake.clear()
+        if self._unsaved:
+            self._save()
+
+    async def _clear(self) -> None:
+        """SIGTERM to everything below, SIGKILL once the grace is over, until nothing is left."""
+        asked: set[tuple[int, int]] = set()
+        while self.reap():
+            now = time.monotonic()
+            if now >= self.kill_at:
+                # What a killed process leaves behind becomes our child, so the children are enough.
+                for pid in own_children():
+                    self.ended.add(pid)
+                    with contextlib.suppress(PermissionError):
+                        os.kill(pid, signal.SIGKILL)
+                if now >= self.kill_at + KILL_WAIT_S:
+                    self.survivors = [entry.pid for entry in below([os.getpid()], table())]
+                    self._announce()
+            else:
+                for entry in below([os.getpid()], table()):
+                    if (entry.pid, entry.start_ticks) not in asked and entry.state != "Z":
+                        asked.add((entry.pid, entry.start_ticks))
+                        self.ended.add(entry.pid)
+                        send_signal(entry, signal.SIGTERM)
+                        if entry.state == "T":
+                            send_signal(entry, signal.SIGCONT)
+            self._wake.clear()
+            await self._woken(self._pause_s(now))
+
+    def _pause_s(self, now: float) -> float:
+        if now < self.kill_at:
+            return min(0.05, self.kill_at - now)
+        return 0.001 if now < self.kill_at + 0.1 else 0.1
+
+    def _record(self, record: Record) -> None:
+        record["seq"] = self.status["seq"] + 1
+        apply(self.status, record)
+        self.journal.append(record)
+        self._save()
+        self._announce()
+
+    def _announce(self) -> None:
+        """Wake everyone who waits for a change."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _save(self) -> None:
+        try:
+            self.journal.flush()
+        except OSError as error:
+            if not self._unsaved:
+                _say(f"journal not written, trying again: {error}")
+            self._unsaved = True
+        else:
+            self._unsaved = False
+
+    def _start_ranks(self) -> None:
+        self._record({"ranks": [{"rank": rank["rank"]} for rank in self.launch["ranks"]]})
+        changes = [self._start(rank) for rank in self.launch["ranks"]]
+        self._record({"phase": "running", "changes": changes})
+
+    def _start(self, rank: dict[str, Any]) -> Record:
+        number: int = rank["rank"]
+        environment = {"PYTHONUNBUFFERED": "1", **os.environ, **self.launch["env"], **rank["env"]}
+        environment[MARKER] = self.marker
+        guard_pid = os.getpid()
+
+        def prepare() -> None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, [])
+            die_with(guard_pid)
+
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+        try:
+            log = os.open(log_path(self.folder, number), flags, 0o600)
+        except OSError as error:
+            return {"rank": number, "error": f"its log cannot be opened: {error}"}
+        try:
+            started = subprocess.Popen(
+                self.launch["command"],
+                cwd=self.launch["working_dir"],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                umask=self.umask,
+                preexec_fn=prepare,
+            )
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            return {"rank": number, "error": start_error(self.launch, environment, error)}
+        finally:
+            os.close(log)
+        started.returncode = 0  # ours to reap, whatever Popen thinks
+        self.pids[started.pid] = number
+        return {"rank": number, "pid": started.pid, "started_s": time.time()}
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request of one client: a JSON line in, a JSON line out."""
+        try:
+            peer = writer.get_extra_info("socket").getsockopt(
+                socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")
+            )
+            if struct.unpack("3i", peer)[1] != os.geteuid():
+                return
+            line = await asyncio.wait_for(reader.readline(), _REQUEST_WAIT_S)
+            answer = await self._answer(json.loads(line))
+            writer.write(json.dumps(answer).encode() + b"\n")
+            await writer.drain()
+        except (TimeoutError, OSError, ValueError, TypeError, KeyError) as error:
+            _say(f"request dropped: {error!r}")
+        finally:
+            writer.close()
+
+    async def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        command = request["command"]
+        if command == "wait":
+            await self._passed(int(request["after_seq"]), float(request["wait_s"]))
+            return self.status
+        if command == "stop":
+            return await self._stopped(float(request["grace_s"]))
+        if command == "status":
+            return self.status
+        raise ValueError(f"unknown command {command!r}")
+
+    async def _passed(self, seq: int, wait_s: float) -> None:
+        deadline = time.monotonic() + wait_s
+        while self.status["seq"] <= seq and self.status["phase"] not in FINAL_PHASES:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), left_s)
+
+    async def _stopped(self, grace_s: float) -> dict[str, Any]:
+        began = time.monotonic()
+        self.request_stop(grace_s, "stopped on request")
+        self.survivors = []
+        while not self.survivors and self.status["phase"] not in FINAL_PHASES:
+            await self._changed.wait()
+        return {
+            "killed": len(self.ended),
+            "survivors": self.survivors,
+            "took_s": time.monotonic() - began,
+        }
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def start_error(launch: dict[str, Any], environment: dict[str, str], error: Exception) -> str:
+    """Why a rank could not be started, and what to change."""
+    node, command, folder = launch["node"], launch["command"][0], launch["working_dir"]
+    if not os.path.isdir(folder):
+        return (
+            f"working_dir {folder} is not a folder on node {node}; create it there, or use a path "
+            "on a file system that every node mounts"
+        )
+    if isinstance(error, FileNotFoundError):
+        found = os.path.join(folder, command) if "/" in command else ""
+        if found and os.path.exists(found):
+            return f"{command} exists on node {node}, but the interpreter in its #! line does not"
+        where = "" if found else f" in PATH ({environment.get('PATH', os.defpath)})"
+        return f"no command {command!r}{where} on node {node}; install it there or give its path"
+    if isinstance(error, PermissionError):
+        return (
+            f"{command} may not be executed on node {node}: {error.strerror}; make it executable "
+            "(chmod +x), start it with its interpreter, or give access to the working_dir"
+        )
+    if isinstance(error, OSError) and error.errno == 8:
+        return f"{command} is not a program node {node} can run; add a #! line or its interpreter"
+    return f"{command} cannot be started on node {node}: {error}"
+
+
+async def _guard(spec: dict[str, Any], folder: Path, raylet_fd: int, ready: int) -> None:
+    first: Record = {"seq": 1, "phase": "starting", "guard": _identity(), "marker": spec["marker"]}
+    journal = Journal.create(folder / JOURNAL_NAME, first)
+    guard = Guard(spec, folder, journal, first)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGCHLD, guard.reap)
+    loop.add_signal_handler(signal.SIGHUP, lambda: None)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        reason = f"its guard was sent {number.name}"
+        loop.add_signal_handler(number, guard.request_stop, spec["launch"]["grace_s"], reason)
+
+    def raylet_died() -> None:
+        loop.remove_reader(raylet_fd)
+        guard.request_stop(spec["launch"]["grace_s"], "the node's raylet died")
+
+    loop.add_reader(raylet_fd, raylet_died)
+    if select.select([raylet_fd], [], [], 0)[0]:
+        raylet_died()
+    path = spec["socket"]
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    try:
+        server = await asyncio.start_unix_server(guard.serve, path, limit=_REQUEST_BYTES)
+        os.chmod(path, 0o600)
+        os.write(ready, b"1")
+        os.close(ready)
+        await guard.run()
+        server.close()
+        await _answered(loop)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+async def _answered(loop: asyncio.AbstractEventLoop) -> None:
+    """Let clients that wait for the end have their answers."""
+    others = asyncio.all_tasks(loop) - {asyncio.current_task(loop)}
+    if others:
+        await asyncio.wait(others, timeout=2.0)
+
+
+def _identity() -> dict[str, int]:
+    own = process(os.getpid())
+    return {"pid": os.getpid(), "start_ticks": own.start_ticks if own else 0}
+
+
+def main(arguments: list[str]) -> None:
+    """Detach, guard one attempt, exit. Arguments: the attempt's folder and the raylet's pidfd.
+
+    The process that was started exits 0 once the guard answers and 1 when it could not come up.
+    """
+    folder, raylet_fd = Path(arguments[0]), int(arguments[1])
+    spec = json.loads((folder / SPEC_NAME).read_text())
+    told, ready = os.pipe()
+    if os.fork():
+        os.close(ready)
+        os._exit(0 if os.read(told, 1) else 1)
+    os.close(told)
+    os.setsid()
+    os.chdir("/")
+    os.umask(0o077)
+    fcntl.fcntl(raylet_fd, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
+    become_subreaper()
+    set_name("railweave-guard")
+    _be_favoured()
+    try:
+        asyncio.run(_guard(spec, folder, raylet_fd, ready))
+    except FileExistsError:
+        os._exit(1)
+    except BaseException:
+        traceback.print_exc()
+        _kill_children()
+        os._exit(1)
+
+
+def _be_favoured() -> None:
+    """Undo what Ray gives its workers (nice 15, first choice of the OOM killer), where allowed."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, 0)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("0")
+
+
+def _kill_children() -> None:
+    while True:
+        for pid in own_children():
+            with contextlib.suppress(PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
