@@ -16,10 +16,13 @@ from .domains import Domain, DomainTree
 from .errors import Infeasible, InvalidInput, Problem
 from .evaluate import Evaluation, Evaluator, GroupTraffic, evaluate
 from .fabrics import clos_8_rail, dual_plane, fat_tree, nvl_domains
+from .model import Model
 from .occupancy import occupied
 from .pcg import PCG, Algorithm, Group, Op, Requirement
 from .place import place
 from .placement import Placement
+from .transformer_pcg import build_pcg, stage_parameters
+from .workload import Parallelism, Workload, broken_rules
 
 __all__ = [
     "CATALOG",
@@ -37,14 +40,19 @@ __all__ = [
     "GroupTraffic",
     "Infeasible",
     "InvalidInput",
+    "Model",
     "Node",
     "NodeState",
     "Op",
+    "Parallelism",
     "Placement",
     "Problem",
     "Requirement",
     "Tier",
+    "Workload",
+    "broken_rules",
     "build_ctg",
+    "build_pcg",
     "clos_8_rail",
     "device_id",
     "domain_tree_of",
@@ -55,6 +63,7 @@ __all__ = [
     "nvl_domains",
     "occupied",
     "place",
+    "stage_parameters",
     "switch_id",
     "to_graphml",
     "to_node_link",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-import math
 import os
 import tempfile
 from collections.abc import Mapping
@@ -15,6 +13,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from .errors import InvalidInput, Problem
+from .explained import problems_of
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -121,58 +120,6 @@ def validated(model: type[Model], data: Any, source: str, expected_format: str) 
         raise InvalidInput(source, problems_of(error, model)) from error
 
 
-def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
-    """What a pydantic error found in input for `model`, each with its place."""
-    problems: list[Problem] = []
-    for item in error.errors(include_url=False):
-        wrapped = item.get("ctx", {}).get("error")
-        if isinstance(wrapped, InvalidInput):
-            problems.extend(wrapped.problems)
-            continue
-        place = place_text(item["loc"])
-        kind, value = item["type"], item.get("input")
-        if kind == "missing":
-            problems.append(Problem(place, "missing", "add it"))
-        elif kind == "extra_forbidden":
-            problems.append(Problem(place, "unknown key", _key_hint(model, item["loc"])))
-        else:
-            shown = repr(value)
-            shown = shown if len(shown) <= 60 else shown[:57] + "..."
-            problems.append(Problem(place, f"found {shown}", f"needed: {item['msg']}"))
-    return problems
-
-
-def _key_hint(model: type[BaseModel], location: tuple[int | str, ...]) -> str:
-    names: set[str] = set()
-    stack: list[type[BaseModel]] = [model]
-    while stack:
-        current = stack.pop()
-        for name, field in current.model_fields.items():
-            names.add(name)
-            for part in _models_in(field.annotation):
-                stack.append(part)
-    close = difflib.get_close_matches(str(location[-1]), sorted(names), n=1)
-    return (
-        f"did you mean {close[0]!r}?"
-        if close
-        else "remove it (notes may be kept under keys that start with x-)"
-    )
-
-
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [model for part in getattr(annotation, "__args__", ()) for model in _models_in(part)]
-
-
-def place_text(location: tuple[int | str, ...]) -> str:
-    """A place in a file as a reader writes it: `nodes[3].domains.pod`."""
-    text = ""
-    for part in location:
-        text += f"[{part}]" if isinstance(part, int) else (f".{part}" if text else str(part))
-    return text
-
-
 def without_notes(data: Any) -> Any:
     """`data` without the keys that start with `x-`, which are the author's own notes."""
     if isinstance(data, Mapping):
@@ -203,8 +150,3 @@ def dump(data: Any, path: str | os.PathLike[str]) -> None:
     else:
         text = json.dumps(data, allow_nan=False, indent=1) + "\n"
     write_text_atomically(path, text)
-
-
-def finite(value: float) -> bool:
-    """Whether a number can stand in a file: not NaN and not infinite."""
-    return math.isfinite(value)
