@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from railweave.agents.attempt import NodeLaunch
-from railweave.scheduler.job import Job
+from railweave.scheduler.job import SET_BY_US, Job
 from railweave.scheduler.launching import Attempt, launches
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -113,4 +113,7 @@ def test_a_launch_has_the_whole_environment_that_torchrun_gives(name: str) -> No
     }
     for launch in json.loads((GOLDEN / f"{name}.json").read_text()):
         for rank in launch["ranks"]:
-            assert torchrun <= launch["env"].keys() | rank["env"].keys()
+            given = launch["env"].keys() | rank["env"].keys()
+            assert torchrun <= given
+            users = {"OMP_NUM_THREADS", "TORCH_NCCL_ASYNC_ERROR_HANDLING", "WANDB_MODE"}
+            assert given - users == SET_BY_US - {"RAILWEAVE_ATTEMPT_ID"}

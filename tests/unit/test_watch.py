@@ -1,0 +1,255 @@
+"""Watching an attempt over several nodes, with real runners, guards and rank processes."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from node_bench import TOKEN, NodeBench, node_bench
+from railweave.agents.attempt import NodeLaunch, NodePhase, NodeStatus, StopReport
+from railweave.agents.runner import Runner
+from railweave.scheduler.fault import FaultKind
+from railweave.scheduler.job import Job
+from railweave.scheduler.launching import Attempt, launches
+from railweave.scheduler.messages import AttemptPlan, Happened, Report
+from railweave.scheduler.watch import NodeGone, Watch
+
+# Every rank says that it is there, then does what its line of `deeds` says.
+RANK = """
+import os, sys, time, signal, pathlib
+rank = int(os.environ["RANK"])
+pathlib.Path(f"up-{rank}").touch()
+print("rank", rank, "is up", flush=True)
+deed = sys.argv[1 + rank]
+while not all(os.path.exists(f"up-{r}") for r in range(int(os.environ["WORLD_SIZE"]))):
+    time.sleep(0.01)
+exec(deed)
+"""
+STAY = "time.sleep(1000)"
+UNTIL = "[time.sleep(0.01) for _ in iter(lambda: os.path.exists({!r}), True)]"
+
+
+class RunnerPart:
+    """A node's part, reached directly; `dead` makes it as unreachable as a lost node."""
+
+    def __init__(self, runner: Runner) -> None:
+        self.runner = runner
+        self.dead = ""
+
+    async def _call(self, function: Callable[[], object]) -> object:
+        if self.dead:
+            raise NodeGone(self.dead)
+        found = await asyncio.to_thread(function)
+        if self.dead:
+            raise NodeGone(self.dead)
+        return found
+
+    async def launch(self, launch: NodeLaunch) -> NodeStatus:
+        return await self._call(lambda: self.runner.launch(launch))
+
+    async def status(self, after_seq: int, wait_s: float) -> NodeStatus:
+        wait_s = min(wait_s, 0.2)
+        return await self._call(lambda: self.runner.status("job", 1, after_seq, wait_s))
+
+    async def stop(self, grace_s: float) -> StopReport:
+        return await self._call(lambda: self.runner.stop("job", 1, grace_s))
+
+
+class Fabric:
+    """Two nodes with two ranks each."""
+
+    def __init__(self, benches: list[NodeBench], folder: Path) -> None:
+        self.benches = benches
+        self.folder = folder
+        self.names = ["n0", "n1"]
+        for name, bench in zip(self.names, benches, strict=True):
+            bench.runner.node = name
+        self.parts = {
+            name: RunnerPart(bench.runner) for name, bench in zip(self.names, benches, strict=True)
+        }
+        self.reports: list[Report] = []
+
+    def plan(self, *deeds: str, command: str = sys.executable) -> AttemptPlan:
+        job = Job(
+            name="job",
+            entrypoint=[command, "-S", "-c", RANK, *deeds],
+            devices=4,
+            working_dir=self.folder,
+            env={TOKEN: self.benches[0].token},
+            grace_s=0.5,
+        )
+        devices = [("n0", 0), ("n0", 1), ("n1", 0), ("n1", 1)]
+        attempt = Attempt("job", 1, 0, "127.0.0.1", 29500, "/tmp/none")
+        return AttemptPlan(
+            job_id="job",
+            attempt=1,
+            launches=tuple(launches(job, attempt, devices)),
+            node_ids=dict.fromkeys(self.names, "id"),
+        )
+
+    def watch(self, plan: AttemptPlan, **how: bool) -> Watch:
+        return Watch(plan, self.parts, self.reports.append, **how)
+
+    def run(
+        self, watch: Watch, meanwhile: Callable[[], Awaitable[None]] | None = None
+    ) -> list[Happened]:
+        async def both() -> None:
+            running = asyncio.create_task(watch.run())
+            if meanwhile is not None:
+                await asyncio.wait_for(meanwhile(), 30)
+            await asyncio.wait_for(running, 30)
+
+        asyncio.run(both())
+        return [report.happened for report in self.reports]
+
+    async def told(self, happened: Happened) -> None:
+        while happened not in [report.happened for report in self.reports]:
+            await asyncio.sleep(0.01)
+
+    def nothing_is_left(self) -> bool:
+        phases = [bench.runner.status("job", 1).phase for bench in self.benches]
+        ended = (NodePhase.ENDED, NodePhase.STOPPED, NodePhase.UNKNOWN)
+        return self.benches[0].alive() == [] and all(phase in ended for phase in phases)
+
+
+@pytest.fixture
+def fabric(tmp_path: Path) -> Iterator[Fabric]:
+    with ExitStack() as stack:
+        benches = []
+        for name in ("n0", "n1"):
+            (tmp_path / name).mkdir()
+            benches.append(stack.enter_context(node_bench(tmp_path / name)))
+        benches[1].token = benches[0].token
+        yield Fabric(benches, tmp_path)
+
+
+def test_an_attempt_whose_ranks_all_end_well_succeeds(fabric: Fabric) -> None:
+    happened = fabric.run(fabric.watch(fabric.plan(*["sys.exit(0)"] * 4)))
+    assert happened in ([Happened.RUNNING, Happened.SUCCEEDED], [Happened.SUCCEEDED])
+    assert fabric.nothing_is_left()
+
+
+def test_the_first_failing_rank_ends_all_and_is_named_with_its_last_lines(fabric: Fabric) -> None:
+    plan = fabric.plan(STAY, STAY, "print('out of luck'); sys.exit(3)", STAY)
+    happened = fabric.run(fabric.watch(plan))
+    assert happened[-2:] == [Happened.FAULT, Happened.STOPPED]
+    for report in fabric.reports[-2:]:
+        assert report.fault is not None
+        assert (report.fault.kind, report.fault.rank) == (FaultKind.RANK_EXIT, 2)
+        assert (report.fault.node, report.fault.exit_code) == ("n1", 3)
+        assert report.fault.last_lines[-1] == "out of luck"
+        assert not report.fault.node_at_fault
+    assert fabric.nothing_is_left()
+
+
+def test_a_killed_rank_is_told_by_its_signal(fabric: Fabric) -> None:
+    plan = fabric.plan(STAY, "os.kill(os.getpid(), signal.SIGKILL)", STAY, STAY)
+    fabric.run(fabric.watch(plan))
+    fault = fabric.reports[-1].fault
+    assert fault is not None
+    assert (fault.kind, fault.signal, fault.rank) == (FaultKind.RANK_SIGNAL, 9, 1)
+    assert "SIGKILL" in fault.message
+
+
+def test_a_program_that_is_not_there_is_told_as_such(fabric: Fabric) -> None:
+    fabric.run(fabric.watch(fabric.plan(*[STAY] * 4, command="no-such-program")))
+    fault = fabric.reports[-1].fault
+    assert fault is not None
+    assert fault.kind is FaultKind.RANK_START
+    assert "no command 'no-such-program'" in fault.message
+
+
+def test_stopping_on_request_counts_nothing_as_broken(fabric: Fabric) -> None:
+    watch = fabric.watch(fabric.plan(*[STAY] * 4))
+
+    async def ask() -> None:
+        await fabric.told(Happened.RUNNING)
+        watch.stop()
+
+    assert fabric.run(watch, ask) == [Happened.RUNNING, Happened.STOPPED]
+    assert fabric.reports[-1].fault is None
+    assert fabric.reports[-1].killed == 4
+    assert fabric.nothing_is_left()
+
+
+def test_a_stop_during_the_launch_leaves_nothing_that_starts_later(fabric: Fabric) -> None:
+    watch = fabric.watch(fabric.plan(*[STAY] * 4))
+
+    async def ask() -> None:
+        watch.stop()
+
+    assert fabric.run(watch, ask)[-1] is Happened.STOPPED
+    assert fabric.nothing_is_left()
+
+
+def test_a_lost_node_is_the_cause_even_when_a_rank_elsewhere_fails_first(fabric: Fabric) -> None:
+    plan = fabric.plan(
+        STAY,
+        "[time.sleep(0.01) for _ in iter(lambda: os.path.exists('cut'), True)]; 1/0",
+        STAY,
+        STAY,
+    )
+
+    async def lose() -> None:
+        await fabric.told(Happened.RUNNING)
+        fabric.parts["n1"].dead = "Ray says it is dead"
+        (fabric.folder / "cut").touch()
+
+    happened = fabric.run(fabric.watch(plan), lose)
+    assert happened == [Happened.RUNNING, Happened.FAULT, Happened.STOPPED]
+    stopped = fabric.reports[-1]
+    assert stopped.fault is not None
+    assert (stopped.fault.kind, stopped.fault.node) == (FaultKind.NODE_LOST, "n1")
+    assert stopped.fault.node_at_fault
+    assert stopped.lost == {"n1": "Ray says it is dead"}
+    assert fabric.benches[0].runner.status("job", 1).phase is NodePhase.STOPPED
+
+
+def test_a_refused_launch_stops_the_nodes_that_had_started(fabric: Fabric) -> None:
+    fabric.benches[1].runner.stop("job", 5, 0.0)  # fences every attempt below
+    fabric.run(fabric.watch(fabric.plan(*[STAY] * 4)))
+    fault = fabric.reports[-1].fault
+    assert fault is not None
+    assert (fault.kind, fault.node) == (FaultKind.LAUNCH_REFUSED, "n1")
+    assert fabric.nothing_is_left()
+
+
+def test_a_second_watch_takes_a_running_attempt_up_and_starts_nothing_twice(
+    fabric: Fabric,
+) -> None:
+    plan = fabric.plan(
+        *["[time.sleep(0.01) for _ in iter(lambda: os.path.exists('go'), True)]"] * 4
+    )
+
+    async def first_watch() -> None:
+        running = asyncio.create_task(fabric.watch(plan).run())
+        await fabric.told(Happened.RUNNING)
+        running.cancel()
+
+    asyncio.run(first_watch())
+    before = [p.pid for bench in fabric.benches for p in bench.runner.status("job", 1).ranks]
+    fabric.reports.clear()
+
+    async def let_them_end() -> None:
+        (fabric.folder / "go").touch()
+
+    assert fabric.run(fabric.watch(plan, started=True), let_them_end) == [Happened.SUCCEEDED]
+    after = [p.pid for bench in fabric.benches for p in bench.runner.status("job", 1).ranks]
+    assert before == after
+
+
+def test_taking_up_an_attempt_that_a_node_has_forgotten_is_a_fault(fabric: Fabric) -> None:
+    happened = fabric.run(fabric.watch(fabric.plan(*[STAY] * 4), started=True))
+    assert happened == [Happened.FAULT, Happened.STOPPED]
+    assert fabric.reports[-1].fault is not None
+    assert fabric.reports[-1].fault.kind is FaultKind.PART_FORGOTTEN
+
+
+def test_taking_up_an_attempt_that_was_being_stopped_only_stops_it(fabric: Fabric) -> None:
+    happened = fabric.run(fabric.watch(fabric.plan(*[STAY] * 4), stopping=True))
+    assert happened == [Happened.STOPPED]
+    assert fabric.nothing_is_left()
