@@ -11,11 +11,14 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from ..placement.errors import InvalidInput, Problem
-from ..placement.files import parse_text, problems_of, read_data, validated
+from ..placement.explained import Explained
+from ..placement.files import parse_text, read_data, validated
 from ..placement.pcg import PCG, Group, Op
+from ..placement.transformer_pcg import build_pcg
+from ..placement.workload import Workload
 
 FORMAT: Final = "railweave.job/1"
 # What a ring of unknown size is reckoned with; only proportions matter to its placement.
@@ -35,9 +38,19 @@ SET_BY_US: Final = frozenset(
         "MASTER_PORT",
         "CUDA_VISIBLE_DEVICES",
         "HIP_VISIBLE_DEVICES",
+        "TORCHELASTIC_RESTART_COUNT",
+        "TORCHELASTIC_MAX_RESTARTS",
+        "TORCHELASTIC_RUN_ID",
+        "TORCHELASTIC_USE_AGENT_STORE",
+        "RAILWEAVE_JOB_ID",
+        "RAILWEAVE_ATTEMPT",
+        "RAILWEAVE_ATTEMPT_ID",
+        "RAILWEAVE_CHECKPOINT_DIR",
+        "RAILWEAVE_RESUME_FROM",
+        "RAILWEAVE_NODE",
+        "RAILWEAVE_DEVICE",
     }
 )
-_SET_BY_US_PREFIXES: Final = ("TORCHELASTIC_", "RAILWEAVE_")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -51,25 +64,23 @@ def _as_command(value: Any) -> Any:
 
 
 def _as_pcg(value: Any) -> Any:
-    try:
-        if isinstance(value, str | PurePath):
-            return PCG.load(value)
-        return PCG.parse(value) if isinstance(value, Mapping) else value
-    except InvalidInput as error:
-        inside = [Problem(f"pcg.{p.place}".rstrip("."), p.found, p.fix) for p in error.problems]
-        raise InvalidInput(error.source, inside) from error
+    if isinstance(value, str | PurePath):
+        return PCG.load(value)
+    return PCG.parse(value) if isinstance(value, Mapping) else value
 
 
 def _as_text(value: Any) -> Any:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
-class Job(BaseModel):
+class Job(Explained):
     """A training job.
 
     entrypoint: the command of every rank, as a list or as a line that is split like a shell would;
         no shell runs it. `python` is the interpreter that Railweave runs with on the node.
-    pcg: the ranks and what they send each other, as a PCG, its data, or its file's path.
+    workload: model, parallelism and batch, from which the PCG follows.
+    pcg: instead of a workload, the ranks and what they send each other: a PCG, its data, or the
+        path of its file.
     devices: how many ranks; enough by itself, and then they are placed as one ring.
     priority: higher starts first; equal ones start in the order of their submission.
     checkpoint_dir: folder or URL that every node of the job reaches; by default a folder of the
@@ -83,32 +94,25 @@ class Job(BaseModel):
     Raises InvalidInput listing everything that is wrong with it.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     format: Literal["railweave.job/1"] = FORMAT
     name: str = Field(min_length=1, max_length=200)
     entrypoint: Annotated[tuple[str, ...], BeforeValidator(_as_command), Field(min_length=1)]
+    workload: Workload | None = None
     pcg: Annotated[PCG | None, BeforeValidator(_as_pcg)] = None
     devices: int | None = Field(default=None, ge=1)
     priority: int = Field(default=0, ge=-(2**31), lt=2**31)
     checkpoint_dir: Annotated[str | None, BeforeValidator(_as_text), Field(min_length=1)] = None
     max_restarts: int = Field(default=3, ge=0)
     working_dir: Annotated[str, BeforeValidator(_as_text)] = Field(default_factory=os.getcwd)
-    env: dict[str, str] = {}
+    env: dict[str, str] = Field(default_factory=dict)
     grace_s: float = Field(default=10.0, ge=0, le=3600, allow_inf_nan=False)
     time_limit_s: float = Field(default=1.0, gt=0, le=3600, allow_inf_nan=False)
-
-    def __init__(self, **data: Any) -> None:
-        try:
-            super().__init__(**data)
-        except ValidationError as error:
-            raise InvalidInput("job", problems_of(error, type(self))) from error
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         problems = [*_size_problems(self), *_text_problems(self), *_env_problems(self.env)]
         if problems:
-            raise InvalidInput("job", problems)
+            raise InvalidInput("Job", problems)
         return self
 
     @classmethod
@@ -129,6 +133,8 @@ class Job(BaseModel):
     @property
     def world_size(self) -> int:
         """How many ranks, and so devices, the job takes."""
+        if self.workload is not None:
+            return self.workload.parallelism.world_size
         if self.pcg is not None:
             return self.pcg.world_size
         assert self.devices is not None  # _size_problems refuses a job without a size
@@ -136,6 +142,8 @@ class Job(BaseModel):
 
     def graph(self) -> PCG:
         """The ranks and what they send each other; one plain ring where nothing is known."""
+        if self.workload is not None:
+            return build_pcg(self.workload)
         if self.pcg is not None:
             return self.pcg
         ranks = tuple(range(self.world_size))
@@ -156,11 +164,14 @@ def new_job_id(name: str) -> str:
 
 
 def _size_problems(job: Job) -> list[Problem]:
-    if job.pcg is None and job.devices is None:
-        fix = "give pcg=, or devices= for a plain ring of that many ranks"
+    if job.workload is not None and job.pcg is not None:
+        return [Problem("pcg", "given beside a workload", "give one of them")]
+    if job.workload is None and job.pcg is None and job.devices is None:
+        fix = "give workload=, pcg=, or devices= for a plain ring of that many ranks"
         return [Problem("", "no size", fix)]
-    if job.pcg is not None and job.devices not in (None, job.pcg.world_size):
-        found = f"found {job.devices}, but the pcg has {job.pcg.world_size} ranks"
+    if job.devices is not None and job.devices != job.world_size:
+        what = "pcg" if job.workload is None else "workload"
+        found = f"found {job.devices}, but the {what} has {job.world_size} ranks"
         return [Problem("devices", found, "leave devices out, or make them equal")]
     return []
 
@@ -188,7 +199,7 @@ def _env_problems(env: Mapping[str, str]) -> list[Problem]:
         if not _VARIABLE.fullmatch(name):
             fix = "use letters, digits and _, not starting with a digit"
             problems.append(Problem(place, f"{name!r} is no variable's name", fix))
-        elif name in SET_BY_US or name.startswith(_SET_BY_US_PREFIXES):
+        elif name in SET_BY_US:
             problems.append(Problem(place, "Railweave sets this itself", "remove it"))
         if "\0" in value:
             problems.append(Problem(place, "holds a NUL character", "remove it"))

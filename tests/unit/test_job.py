@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from railweave.placement import PCG, InvalidInput
+from railweave.placement import (
+    PCG,
+    InvalidInput,
+    Model,
+    Parallelism,
+    Workload,
+    build_pcg,
+)
 from railweave.scheduler.job import Job, new_job_id
 
 PAIR = {
@@ -44,6 +51,20 @@ def test_a_pcg_is_taken_as_itself_as_data_or_from_its_file(tmp_path: Path) -> No
         assert job.world_size == 2
 
 
+def test_a_workload_travels_as_itself_and_becomes_its_graph() -> None:
+    model = Model.transformer(hidden=64, layers=4, heads=4, vocab=256, sequence=32)
+    split = Parallelism(tp=2, pp=2, dp=2)
+    workload = Workload(model=model, parallelism=split, global_batch=8)
+    job = Job(name="x", entrypoint="true", workload=workload)
+    assert job.world_size == 8
+    assert Job.parse(job.to_json()) == job
+    assert job.graph() == build_pcg(workload)
+    with pytest.raises(InvalidInput, match="give one of them"):
+        Job(name="x", entrypoint="true", workload=workload, pcg=PAIR)
+    with pytest.raises(InvalidInput, match="the workload has 8 ranks"):
+        Job(name="x", entrypoint="true", workload=workload, devices=4)
+
+
 def test_a_count_alone_is_placed_as_one_ring_of_all_ranks() -> None:
     graph = Job(name="x", entrypoint="true", devices=5).graph()
     assert graph.world_size == 5
@@ -67,10 +88,10 @@ def test_a_job_starts_where_it_was_made_unless_told_otherwise() -> None:
         ({"entrypoint": ["", "x"]}, r"entrypoint\[0\]: an empty command"),
         ({"entrypoint": ["a\0b"]}, "NUL"),
         ({"devices": 0}, "devices: found 0"),
-        ({"devices": None}, "no size; give pcg=, or devices="),
+        ({"devices": None}, "no size; give workload=, pcg=, or devices="),
         ({"devices": 3, "pcg": PAIR}, "devices: found 3, but the pcg has 2 ranks"),
         ({"devices": None, "pcg": PAIR | {"world_size": 1}}, r"pcg.groups\[0\].ranks\[1\]: rank 1"),
-        ({"devices": None, "pcg": "/no/such/file"}, "/no/such/file|pcg: cannot be read"),
+        ({"devices": None, "pcg": "/no/such/file"}, "pcg: cannot be read"),
         ({"env": {"RANK": "1"}}, "env.RANK: Railweave sets this itself"),
         ({"env": {"TORCHELASTIC_RUN_ID": "1"}}, "Railweave sets this itself"),
         ({"env": {"A B": "1"}}, "no variable's name"),
