@@ -36,14 +36,14 @@ while not os.path.exists("detached"):
 IGNORE_SIGTERM = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
 # Forks and exits without end, so that its pid changes faster than a table of pids can be read.
 HOPPER = """
-import os, sys
+import os, sys, time
 if os.fork() == 0:
     os.setsid()
     open("hopping", "w").write("yes\\n")
     while True:
         if os.fork():
             os._exit(0)
-os._exit(0)
+time.sleep(1000)
 """
 
 
