@@ -1,0 +1,497 @@
+"""A real Ray cluster of several nodes on this machine, for the demo, for trying out and for tests.
+
+Each node is a `ray start` of its own with its own loopback address, its own session directory and
+its own processes, so that killing one is what a power loss is to a real cluster.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import random
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from ..agents import processes
+from ..placement.errors import InvalidInput, Problem
+from ..placement.files import write_text_atomically
+from .keeper import SOCKET_NAME
+
+HEAD = "head"
+_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+_AT_A_TIME = 2
+_NODE_START_S = 120.0
+_RECORD_FORMAT = "railweave.embedded/1"
+
+Progress = Callable[[str], None]
+
+
+class EmbeddedClusterError(RuntimeError):
+    """The embedded cluster could not be started, changed or ended; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class EmbeddedNode:
+    """A node to start: its declared devices, its accelerator kind, its domain at each tier.
+
+    cpus: what Ray is told, whatever the machine has; ranks share the machine's real ones.
+    """
+
+    name: str
+    devices: int
+    accelerator: str = "declared"
+    domains: Mapping[str, str] = field(default_factory=dict)
+    cpus: int = 8
+
+    def labels(self) -> dict[str, str]:
+        """The Ray labels that say the node's name, accelerator and domains."""
+        labels = {"railweave.io/node": self.name}
+        if self.devices:
+            labels["railweave.io/accelerator"] = self.accelerator
+        return labels | {f"domain.railweave.io/{t}": d for t, d in self.domains.items()}
+
+
+class EmbeddedCluster:
+    """A head and some nodes, started by `start()` or `with`, ended by `stop()`, exit or death.
+
+    state_dir holds the token and each node's log; a temporary directory by default. `address` and
+    `environment()` are what clients need. Raises InvalidInput for nodes Ray would refuse.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[EmbeddedNode],
+        *,
+        state_dir: str | os.PathLike[str] | None = None,
+        head_devices: int = 0,
+        health_check_timeout_s: float = 3.0,
+    ) -> None:
+        head = EmbeddedNode(HEAD, head_devices)
+        _check([head, *nodes])
+        self._planned = [head, *nodes]
+        self._running: dict[str, EmbeddedNode] = {}
+        self._octets: dict[str, int] = {}
+        self._started = 0
+        # Unix sockets have at most 107 bytes of path, so Ray's directories start from a short one.
+        self._directory = Path(tempfile.gettempdir() if _short(tempfile.gettempdir()) else "/tmp")
+        self._state_dir = None if state_dir is None else Path(state_dir)
+        self._health_check_timeout_s = health_check_timeout_s
+        self._port = 0
+        self._keeper: _Keeper | None = None
+
+    @property
+    def address(self) -> str:
+        """Host and port of the head, as RAY_ADDRESS wants it."""
+        return f"{_ip(self._octets[HEAD])}:{self._port}"
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        """The nodes that were started and not killed, without the head."""
+        return tuple(name for name in self._running if name != HEAD)
+
+    @property
+    def state_dir(self) -> Path:
+        """Where the token and the nodes' logs are."""
+        if self._state_dir is None:
+            raise EmbeddedClusterError("the embedded cluster is not started; call start() first")
+        return self._state_dir
+
+    def environment(self) -> dict[str, str]:
+        """Variables with which a Ray driver or the `railweave` command finds this cluster."""
+        return {
+            "RAY_ADDRESS": self.address,
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN_PATH": os.fspath(self.state_dir / "ray-token"),
+            "RAY_gcs_rpc_server_reconnect_timeout_s": "600",
+        }
+
+    def use(self) -> None:
+        """Put `environment()` into this process, so that `ray.init()` and what it starts use it."""
+        os.environ.pop("RAY_AUTH_TOKEN", None)
+        os.environ.update(self.environment())
+        if "ray" in sys.modules:
+            # Ray reads its settings and its token once, when it is imported.
+            from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
+
+            Config.initialize("")
+            AuthenticationTokenLoader.instance().reset_cache()
+
+    def start(self, progress: Progress | None = None) -> Self:
+        """Start the head, then the nodes, two at a time; `progress` gets a line a step.
+
+        Raises EmbeddedClusterError with the last lines of the node that failed; then nothing is
+        left running.
+        """
+        if self._keeper is not None:
+            raise EmbeddedClusterError("the embedded cluster is started already")
+        say = progress or (lambda _: None)
+        self._directory = Path(tempfile.mkdtemp(prefix="rw-", dir=self._directory))
+        if self._state_dir is None:
+            self._state_dir = self._directory / "state"
+        self._state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _write_secret(self._state_dir / "ray-token", secrets.token_hex(32))
+        self._port = _free_port(random.SystemRandom())
+        self._keeper = _Keeper.start(self._directory, self._state_dir / "keeper.log")
+        atexit.register(self.stop)
+        try:
+            say("starting the head of a Ray cluster on this machine")
+            self._start([self._planned[0]], say)
+            self._start(self._planned[1:], say)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def add_node(self, node: EmbeddedNode) -> None:
+        """Start one more node, or one that was killed again; waits until Ray counts it in."""
+        _check([node])
+        if node.name in self._running:
+            raise EmbeddedClusterError(
+                f"node {node.name} runs already; kill_node({node.name!r}) first, or use a new name"
+            )
+        self._start([node], lambda _: None)
+
+    def kill_node(self, name: str) -> int:
+        """Power loss: every process of the node is gone at once. How many there were."""
+        self._known(name)
+        del self._running[name]
+        reply = self._ask(verb="kill", name=name)
+        if reply["survivors"]:
+            raise EmbeddedClusterError(
+                f"processes {reply['survivors']} of node {name} would not die"
+            )
+        return int(reply["killed"])
+
+    def stop_node(self, name: str) -> int:
+        """SIGSTOP every process of the node: a hang. How many there were."""
+        self._known(name)
+        return int(self._ask(verb="stop", name=name)["stopped"])
+
+    def resume_node(self, name: str) -> int:
+        """SIGCONT every process of a stopped node. How many there were."""
+        self._known(name)
+        return int(self._ask(verb="resume", name=name)["resumed"])
+
+    def stop(self) -> None:
+        """End every process that was started here and remove Ray's directories. Idempotent.
+
+        Raises EmbeddedClusterError naming the processes that would not end.
+        """
+        atexit.unregister(self.stop)
+        keeper, self._keeper = self._keeper, None
+        self._running.clear()
+        if keeper is not None:
+            survivors = keeper.end()
+            shutil.rmtree(self._directory, ignore_errors=True)
+            if survivors:
+                raise EmbeddedClusterError(
+                    f"processes {survivors} of the embedded cluster would not end; "
+                    "look at them with ps and end them by pid"
+                )
+
+    def detach(self, record: str | os.PathLike[str]) -> None:
+        """Leave the cluster running when this process ends; `record` is what `attach` reads."""
+        self._ask(verb="detach")
+        atexit.unregister(self.stop)
+        keeper = self._live_keeper()
+        data = {
+            "format": _RECORD_FORMAT,
+            "address": self.address,
+            "token_path": self.environment()["RAY_AUTH_TOKEN_PATH"],
+            "port": self._port,
+            "keeper_pid": keeper.process.pid,
+            "keeper_start_ticks": keeper.process.start_ticks,
+            "directory": os.fspath(self._directory),
+            "state_dir": os.fspath(self.state_dir),
+            "started": self._started,
+            "octets": self._octets,
+            "nodes": [asdict(node) for node in self._running.values()],
+        }
+        write_text_atomically(record, json.dumps(data, indent=1) + "\n")
+
+    @classmethod
+    def attach(cls, record: str | os.PathLike[str]) -> Self | None:
+        """The cluster that `detach` left running; None when there is none any more."""
+        try:
+            data = json.loads(Path(record).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        if not isinstance(data, dict) or data.get("format") != _RECORD_FORMAT:
+            return None
+        entry = processes.process(data["keeper_pid"])
+        if entry is None or entry.start_ticks != data["keeper_start_ticks"] or entry.state == "Z":
+            return None
+        cluster = cls([], state_dir=data["state_dir"])
+        cluster._directory = Path(data["directory"])
+        cluster._keeper = _Keeper(cluster._directory, entry)
+        cluster._port, cluster._octets = data["port"], data["octets"]
+        cluster._started = data["started"]
+        cluster._running = {node["name"]: EmbeddedNode(**node) for node in data["nodes"]}
+        return cluster
+
+    def __enter__(self) -> Self:
+        return self if self._keeper is not None else self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _start(self, nodes: Iterable[EmbeddedNode], say: Progress) -> None:
+        waiting, starting = list(nodes), dict[str, tuple[EmbeddedNode, Path]]()
+        give_up = time.monotonic() + _NODE_START_S
+        while waiting or starting:
+            while waiting and len(starting) < _AT_A_TIME:
+                node = waiting.pop(0)
+                starting[node.name] = (node, self._launch(node))
+                give_up = time.monotonic() + _NODE_START_S
+            running = self._ask(verb="status")["running"]
+            for name, (node, log) in list(starting.items()):
+                if "Ray runtime started" in _tail(log, 8000):
+                    del starting[name]
+                    self._running[name] = node
+                    say(f"node {name} is up")
+                elif not running.get(name):
+                    raise EmbeddedClusterError(self._failure(node, log, "ended while it started"))
+                elif time.monotonic() > give_up:
+                    found = f"was not up within {_NODE_START_S:g} s"
+                    raise EmbeddedClusterError(self._failure(node, log, found))
+            time.sleep(0.02)
+
+    def _launch(self, node: EmbeddedNode) -> Path:
+        self._octets.setdefault(node.name, 2 + len(self._octets))
+        directory = self._directory / f"n{self._started}"
+        log = self.state_dir / f"{node.name}-{self._started}.log"
+        self._started += 1
+        log.unlink(missing_ok=True)
+        self._ask(
+            verb="start",
+            name=node.name,
+            argv=self._command(node, directory),
+            env=self._node_environment(),
+            log=os.fspath(log),
+        )
+        return log
+
+    def _command(self, node: EmbeddedNode, directory: Path) -> list[str]:
+        labels = ",".join(f"{key}={value}" for key, value in node.labels().items())
+        resources = {"railweave_device": node.devices} if node.devices else {}
+        role = (
+            [
+                "--head",
+                f"--port={self._port}",
+                f"--ray-client-server-port={_free_port(random.SystemRandom())}",
+                "--include-dashboard=false",
+                "--no-monitor",
+            ]
+            if node.name == HEAD
+            else [f"--address={self.address}"]
+        )
+        return [
+            *(
+                sys.executable,
+                "-m",
+                "ray.scripts.scripts",
+                "start",
+                "--block",
+                "--log-color=false",
+                *role,
+            ),
+            f"--node-ip-address={_ip(self._octets[node.name])}",
+            f"--node-name={node.name}",
+            f"--labels={labels}",
+            f"--resources={json.dumps(resources)}",
+            f"--num-cpus={node.cpus}",
+            "--num-gpus=0",
+            "--object-store-memory=80000000",
+            f"--temp-dir={directory}",
+            "--include-log-monitor=false",
+            "--disable-usage-stats",
+        ]
+
+    def _node_environment(self) -> dict[str, str]:
+        # A Ray setting of the user's own (an address, another token) would point nodes elsewhere.
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
+        settings = self.environment()
+        del settings["RAY_ADDRESS"]
+        return inherited | settings | {
+            "RAY_health_check_initial_delay_ms": "1000",
+            "RAY_health_check_period_ms": "500",
+            "RAY_health_check_timeout_ms": f"{1000 * self._health_check_timeout_s:.0f}",
+            "RAY_health_check_failure_threshold": "3",
+            "RAY_worker_niceness": "0",
+            "RAY_enable_worker_prestart": "false",
+            "RAY_prestart_worker_first_driver": "false",
+            "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "PYTHONUNBUFFERED": "1",
+        }  # fmt: skip
+
+    def _failure(self, node: EmbeddedNode, log: Path, what: str) -> str:
+        lines = _tail(log, 4000).splitlines()[-12:]
+        said = "\n".join(f"  {line}" for line in lines) or "  nothing"
+        return (
+            f"Ray node {node.name} {what}. Its log {log} ends:\n{said}\n"
+            f"A node needs about 0.4 GB of memory and some CPU; {len(self._running)} of "
+            f"{len(self._planned)} were up. Free memory or start fewer nodes, then try again."
+        )
+
+    def _known(self, name: str) -> None:
+        if name not in self._running:
+            running = ", ".join(self._running) or "none"
+            raise EmbeddedClusterError(f"no node {name!r} is running; running: {running}")
+
+    def _live_keeper(self) -> _Keeper:
+        if self._keeper is None:
+            raise EmbeddedClusterError("the embedded cluster is not running; call start() first")
+        return self._keeper
+
+    def _ask(self, **request: Any) -> dict[str, Any]:
+        return self._live_keeper().ask(request)
+
+
+class _Keeper:
+    """The keeper's process as its owner, or one who attached later, sees it."""
+
+    def __init__(
+        self,
+        directory: Path,
+        process: processes.Process,
+        child: subprocess.Popen[bytes] | None = None,
+    ) -> None:
+        self.directory = directory
+        self.process = process
+        self.child = child
+
+    @classmethod
+    def start(cls, directory: Path, log: Path) -> _Keeper:
+        """Start a keeper for `directory` whose lifeline this process holds."""
+        with log.open("ab") as stream:
+            child = subprocess.Popen(
+                [sys.executable, "-m", "railweave.scheduler.keeper", os.fspath(directory)],
+                stdin=subprocess.PIPE,
+                stdout=stream,
+                stderr=stream,
+                start_new_session=True,
+            )
+        entry = processes.process(child.pid)
+        give_up = time.monotonic() + 30
+        while entry is None or not (directory / SOCKET_NAME).exists():
+            if child.poll() is not None or time.monotonic() > give_up:
+                child.kill()
+                raise EmbeddedClusterError(
+                    f"the process that holds the cluster did not come up: {_tail(log, 2000)}"
+                )
+            time.sleep(0.01)
+        return cls(directory, entry, child)
+
+    def ask(self, request: dict[str, Any], timeout_s: float = 60.0) -> dict[str, Any]:
+        """The keeper's answer. Raises EmbeddedClusterError when it refuses or is gone."""
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(timeout_s)
+                connection.connect(os.fspath(self.directory / SOCKET_NAME))
+                with connection.makefile("rw", encoding="utf-8") as stream:
+                    stream.write(json.dumps(request) + "\n")
+                    stream.flush()
+                    reply: dict[str, Any] = json.loads(stream.readline())
+        except (OSError, ValueError) as error:
+            raise EmbeddedClusterError(
+                f"the process that holds the embedded cluster (pid {self.process.pid}) does not "
+                f"answer ({error}); the cluster has ended, start another"
+            ) from error
+        if "error" in reply:
+            raise EmbeddedClusterError(f"{request['verb']}: {reply['error']}")
+        return reply
+
+    def end(self) -> list[int]:
+        """End the keeper and all it holds; the pids that would not end."""
+        survivors: list[int] = []
+        with contextlib.suppress(EmbeddedClusterError):
+            survivors = self.ask({"verb": "end"})["survivors"]
+        if self.child is not None and self.child.stdin is not None:
+            self.child.stdin.close()
+        give_up = time.monotonic() + 30
+        while not self._gone():
+            if time.monotonic() > give_up:
+                return [*survivors, self.process.pid]
+            time.sleep(0.01)
+        return survivors
+
+    def _gone(self) -> bool:
+        if self.child is not None:
+            return self.child.poll() is not None
+        found = processes.process(self.process.pid)
+        return found is None or found.start_ticks != self.process.start_ticks
+
+
+def _check(nodes: Sequence[EmbeddedNode]) -> None:
+    problems: list[Problem] = []
+    seen: set[str] = set()
+    for index, node in enumerate(nodes):
+        place = f"nodes[{index - 1}]" if len(nodes) > 1 else f"node {node.name!r}"
+        if node.name in seen:
+            problems.append(Problem(place, f"the name {node.name!r} twice", "rename one"))
+        seen.add(node.name)
+        for what, text in [("name", node.name), ("accelerator", node.accelerator)] + [
+            (f"domain at tier {tier}", domain) for tier, domain in node.domains.items()
+        ]:
+            if not _LABEL.fullmatch(text):
+                fix = "use up to 63 letters, digits, '-', '_' and '.'"
+                problems.append(Problem(place, f"{what} {text!r}", fix))
+        if node.devices < 0:
+            problems.append(Problem(place, f"{node.devices} devices", "give 0 or more"))
+        if node.cpus < 0:
+            problems.append(Problem(place, f"{node.cpus} CPUs", "give 0 or more"))
+    if problems:
+        raise InvalidInput("embedded cluster", problems)
+
+
+def _ip(octet: int) -> str:
+    """A loopback address of the node's own, so that nodes differ by address as real ones do."""
+    return f"127.0.{octet // 250}.{octet % 250 + 1}"
+
+
+def _free_port(chooser: random.Random) -> int:
+    """A port below the ephemeral range, where no outgoing connection takes it in between."""
+    for _ in range(200):
+        port = chooser.randrange(20000, 32000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("", port))
+            return port
+    raise EmbeddedClusterError("no free TCP port between 20000 and 32000; end what holds them")
+
+
+def _short(path: str) -> bool:
+    return len(path) <= 20
+
+
+def _write_secret(path: Path, text: str) -> None:
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+        stream.write(text)
+
+
+def _tail(path: Path, size_bytes: int) -> str:
+    try:
+        with path.open("rb") as stream:
+            stream.seek(max(0, path.stat().st_size - size_bytes))
+            return stream.read().decode(errors="replace")
+    except OSError:
+        return ""
