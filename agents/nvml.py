@@ -1,0 +1,110 @@
+"""NVIDIA devices through NVML. A node without them is a fact to name, not an error."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+# Product names as NVML gives them, most particular first, in the names of the catalog.
+_KINDS: tuple[tuple[str, str], ...] = (
+    (r"\bGB200\b", "GB200"),
+    (r"\bB200\b", "B200"),
+    (r"\bH200\b", "H200"),
+    (r"\bH800\b", "H800"),
+    (r"\bH100\b.*\bPCIe\b", "H100-PCIe"),
+    (r"\bH100\b.*\bHBM3\b", "H100-SXM"),
+    (r"\bA800\b", "A800-80G"),
+    (r"\bA100\b.*80GB", "A100-80G"),
+    (r"\bA100\b.*40GB", "A100-40G"),
+    (r"\bV100\b.*32GB", "V100"),
+)
+
+
+class Gpu(BaseModel):
+    """One NVIDIA device, by NVML's index."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    index: int
+    product: str
+    uuid: str
+    memory_bytes: int
+    pci_address: str
+    numa_node: int | None = None
+
+
+class NvmlFacts(BaseModel):
+    """What NVML says of a node; `absent` says why it says nothing."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    gpus: tuple[Gpu, ...] = ()
+    driver: str = ""
+    absent: str = ""
+    faults: tuple[str, ...] = ()
+
+
+def accelerator_kind(product: str) -> str:
+    """The catalog's name for a product name; the product name itself when it is not in there."""
+    for pattern, kind in _KINDS:
+        if re.search(pattern, product):
+            return kind
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", product.removeprefix("NVIDIA ")).strip("-") or "unknown"
+
+
+def read_nvml(binding: Any = None) -> NvmlFacts:
+    """The devices of this node. `binding` has pynvml's functions; the library itself by default.
+
+    A device that cannot be read is named in `faults` and left out.
+    """
+    if binding is None:
+        try:
+            binding = importlib.import_module("pynvml")
+        except ImportError:
+            return NvmlFacts(absent="nvidia-ml-py is not installed")
+    try:
+        binding.nvmlInit()
+    except binding.NVMLError as error:
+        return NvmlFacts(absent=f"no NVIDIA driver: {error}")
+    try:
+        driver = _as_text(binding.nvmlSystemGetDriverVersion())
+        gpus, faults = [], []
+        for index in range(binding.nvmlDeviceGetCount()):
+            try:
+                gpus.append(_read_gpu(binding, index))
+            except binding.NVMLError as error:
+                faults.append(f"device {index} cannot be read: {error}")
+        return NvmlFacts(gpus=tuple(gpus), driver=driver, faults=tuple(faults))
+    except binding.NVMLError as error:
+        return NvmlFacts(absent=f"the NVIDIA driver does not answer: {error}")
+    finally:
+        binding.nvmlShutdown()
+
+
+def _read_gpu(binding: Any, index: int) -> Gpu:
+    handle = binding.nvmlDeviceGetHandleByIndex(index)
+    try:
+        numa = int(binding.nvmlDeviceGetNumaNodeId(handle))
+    except (binding.NVMLError, AttributeError):  # drivers before 530 do not tell
+        numa = -1
+    return Gpu(
+        index=index,
+        product=_as_text(binding.nvmlDeviceGetName(handle)),
+        uuid=_as_text(binding.nvmlDeviceGetUUID(handle)),
+        memory_bytes=int(binding.nvmlDeviceGetMemoryInfo(handle).total),
+        pci_address=_pci_address(_as_text(binding.nvmlDeviceGetPciInfo(handle).busId)),
+        numa_node=numa if numa >= 0 else None,
+    )
+
+
+def _pci_address(bus_id: str) -> str:
+    """`00000000:1B:00.0` as sysfs writes it: `0000:1b:00.0`."""
+    domain, _, rest = bus_id.lower().partition(":")
+    return f"{domain[-4:]}:{rest}"
+
+
+def _as_text(value: bytes | str) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
