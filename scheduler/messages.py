@@ -18,6 +18,11 @@ def controller_name(job_id: str) -> str:
     return f"railweave-job-{job_id}"
 
 
+def agent_name(node: str) -> str:
+    """The Ray name of a node's agent."""
+    return f"railweave-agent-{node}"
+
+
 class _Message(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 

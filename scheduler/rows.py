@@ -105,6 +105,8 @@ def mark_attempt(
         values["cause"] = None if cause is None else dict(cause)
     elif happened is JobEvent.STOPPED:
         values["stopped_s"] = happened_s
+        if cause is not None:
+            values["cause"] = dict(cause)
     if before.holds_devices and not after.holds_devices:
         values["ended_s"] = happened_s
     if values:

@@ -119,8 +119,9 @@ class Store:
         """Apply an event to a job: its state, attempt, devices and history, in one transaction.
 
         attempt fences the event as `lifecycle.step` says; an event that changes nothing writes
-        nothing. launch is needed for LAUNCH. cause is what broke, for FAULT and REJECT. `data` goes
-        into the history. happened_s is for what is reported later than it happened.
+        nothing. launch is needed for LAUNCH. cause is what broke: the first sign with FAULT, the
+        root cause with STOPPED. `data` goes into the history. happened_s is for what is reported
+        later than it happened.
 
         Raises UnknownJob, DoubleBooking, FencedOff.
         """
@@ -135,6 +136,8 @@ class Store:
             values: dict[str, Any] = {**life_values(after), "updated_s": now_s}
             if happened in (JobEvent.FAULT, JobEvent.REJECT, JobEvent.CANCEL):
                 values["reason"] = message
+            elif happened is JobEvent.STOPPED and cause is not None:
+                values["reason"] = str(cause.get("message", message))
             if after.state.final:
                 values["ended_s"] = now_s
                 if after.state is JobState.SUCCEEDED:

@@ -96,6 +96,18 @@ def test_devices_are_free_again_once_the_attempt_is_gone(store: Store) -> None:
     assert store.job("a").reason == "rank 0 exit 1"
 
 
+def test_the_root_cause_takes_the_place_of_the_first_sign(store: Store) -> None:
+    store.add_job(job("a"), 0.0)
+    start(store, "a", ("n0", 0))
+    first = {"kind": "rank_exit", "message": "rank 0 exit 1"}
+    root = {"kind": "node_lost", "message": "node n1 is lost"}
+    store.advance("a", JobEvent.FAULT, attempt=1, now_s=5.0, message="rank 0 exit 1", cause=first)
+    store.advance("a", JobEvent.STOPPED, attempt=1, now_s=6.0, message="stopped", cause=root)
+    (attempt,) = store.attempts("a")
+    assert (attempt.cause, attempt.fault_seen_s) == (root, 5.0)
+    assert store.job("a").reason == "node n1 is lost"
+
+
 def test_an_event_that_changes_nothing_writes_nothing(store: Store) -> None:
     store.add_job(job("a"), 0.0)
     start(store, "a", ("n0", 0))
