@@ -203,10 +203,14 @@ class EmbeddedCluster:
                 )
 
     def detach(self, record: str | os.PathLike[str]) -> None:
-        """Leave the cluster running when this process ends; `record` is what `attach` reads."""
+        """Leave the cluster running when this process ends; `record` is what `attach` reads.
+
+        From then on only `stop()`, here or after `attach`, ends it.
+        """
         self._ask(verb="detach")
         atexit.unregister(self.stop)
         keeper = self._live_keeper()
+        keeper.detached = True
         data = {
             "format": _RECORD_FORMAT,
             "address": self.address,
@@ -251,7 +255,8 @@ class EmbeddedCluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.stop()
+        if self._keeper is not None and not self._keeper.detached:
+            self.stop()
 
     def _start(self, nodes: Iterable[EmbeddedNode], say: Progress) -> None:
         waiting, starting = list(nodes), dict[str, tuple[EmbeddedNode, Path]]()
@@ -378,6 +383,7 @@ class _Keeper:
         self.directory = directory
         self.process = process
         self.child = child
+        self.detached = False
 
     @classmethod
     def start(cls, directory: Path, log: Path) -> _Keeper:
@@ -455,6 +461,10 @@ def _check(nodes: Sequence[EmbeddedNode]) -> None:
             if not _LABEL.fullmatch(text):
                 fix = "use up to 63 letters, digits, '-', '_' and '.'"
                 problems.append(Problem(place, f"{what} {text!r}", fix))
+        for tier in node.domains:
+            if not _LABEL.fullmatch(tier):
+                fix = "use up to 63 letters, digits, '-', '_' and '.'"
+                problems.append(Problem(place, f"tier {tier!r}", fix))
         if node.devices < 0:
             problems.append(Problem(place, f"{node.devices} devices", "give 0 or more"))
         if node.cpus < 0:

@@ -1,0 +1,96 @@
+"""One real Ray cluster for all tests of the session, mended after each; nothing left after all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from railweave.agents import processes
+from railweave.scheduler.embedded import EmbeddedCluster
+from shared_cluster import NODES, restore
+from waiting import wait_until
+
+MARK = "RAILWEAVE_TEST_SESSION"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.ray)
+
+
+def _network_namespaces() -> set[str]:
+    folder = Path("/run/netns")
+    return set(os.listdir(folder)) if folder.is_dir() else set()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_left() -> Iterator[Path]:
+    """After the session no process, Ray session, directory or network namespace of it is left.
+
+    Everything started by the session carries a mark in its environment and has its temporary
+    files below the directory given here, so that what others run meanwhile does not count.
+    """
+    mark = uuid.uuid4().hex
+    directory = Path(tempfile.mkdtemp(prefix="rwt-", dir="/tmp"))
+    kept = {name: os.environ.get(name) for name in ("TMPDIR", MARK, "RAILWEAVE_HOME")}
+    kept_tempdir, tempfile.tempdir = tempfile.tempdir, str(directory)
+    os.environ |= {
+        "TMPDIR": str(directory),
+        MARK: mark,
+        "RAILWEAVE_HOME": str(directory / "home"),
+    }
+    namespaces = _network_namespaces()
+    ray_sessions = Path("/tmp/ray")
+    had_ray_sessions = ray_sessions.exists()
+
+    def left() -> list[str]:
+        entries = processes.having(MARK, mark, processes.table().values())
+        others = [e for e in entries if e.pid != os.getpid() and e.state != "Z"]
+        return [_describe(entry) for entry in others]
+
+    yield directory
+    try:
+        wait_until(lambda: not left(), 15, "no process of the session is left")
+    except AssertionError:
+        raise AssertionError("left running: " + "; ".join(left())) from None
+    assert [path.name for path in directory.glob("rw-*")] == []
+    assert list(directory.glob("**/session_*")) == []
+    assert had_ray_sessions or not ray_sessions.exists(), "a Ray session outside of the cluster"
+    assert _network_namespaces() <= namespaces
+    shutil.rmtree(directory)
+    tempfile.tempdir = kept_tempdir
+    for name, value in kept.items():
+        os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def _describe(entry: processes.Process) -> str:
+    try:
+        command = Path(f"/proc/{entry.pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        command = "?"
+    return f"{entry.pid} {command[:160]}"
+
+
+@pytest.fixture(scope="session")
+def session_cluster(nothing_left: Path) -> Iterator[EmbeddedCluster]:
+    """The session's cluster; tests take `cluster`, which mends it."""
+    import ray
+
+    with EmbeddedCluster(NODES, state_dir=nothing_left / "cluster") as started:
+        started.use()
+        yield started
+        ray.shutdown()
+
+
+@pytest.fixture
+def cluster(session_cluster: EmbeddedCluster) -> Iterator[EmbeddedCluster]:
+    """The shared cluster with all of its nodes; those a test stops or kills come back after it."""
+    yield session_cluster
+    restore(session_cluster)
