@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup run test check bench soak clean
+.PHONY: setup run test check bench peers soak clean
 
 setup: $(STAMP)
 
@@ -31,8 +31,25 @@ check: setup
 test: check
 	$(BIN)/python -m pytest
 
-bench: setup
-	$(BIN)/python -m benchmarks
+# Options go through: make bench ARGS="--full --record"
+bench: setup peers
+	$(BIN)/python -m benchmarks $(ARGS)
+
+# What the benchmark compares with. Scotch is a program of Debian; elsewhere install it yourself.
+peers: $(VENV)/.peers-installed build/scotch
+
+$(VENV)/.peers-installed: requirements-bench.lock $(STAMP)
+	$(BIN)/pip install --quiet --requirement requirements-bench.lock
+	@touch $@
+
+build/scotch:
+	@mkdir -p build
+	@rm -rf build/scotch.part && mkdir build/scotch.part
+	@if command -v scotch_gmap-int64 > /dev/null; then echo "Scotch is installed"; \
+	elif cd build/scotch.part && apt-get download -qq scotch libscotch-7.0 > /dev/null 2>&1; then \
+	  for package in *.deb; do dpkg-deb -x "$$package" .; done; rm -- *.deb; \
+	else echo "Scotch is left out: install the program scotch_gmap-int64 (Debian: apt-get install scotch)"; fi
+	@mv build/scotch.part $@
 
 soak: setup
 	$(BIN)/python -m pytest -m soak --timeout 7200

@@ -1,0 +1,155 @@
+"""The page docs/benchmarks.md: the tables of a run, put into the text of page.md.in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from .families import described
+from .measure import SOLVER, Result
+from .table import Cell, cells, families, methods
+
+TEMPLATE = Path(__file__).with_name("page.md.in")
+GROWTH = """## Growth with the cluster
+
+A dense job on about 92 % of the devices, each size in a process of its own. Memory is the peak of
+the process; what interpreter, cluster and graph take before the call stands beside it.
+
+{table}
+![Time and memory against devices](benchmarks/growth.svg)
+
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What was measured, and how it was asked for.
+
+    missing: peers that are not installed, each with how to get it.
+    """
+
+    results: Sequence[Result]
+    growth: Sequence[dict[str, Any]] = ()
+    missing: dict[str, str] = field(default_factory=dict)
+    time_limit_s: float = 1.0
+    starts: int = 1
+    command: str = "python -m benchmarks"
+
+
+def page(run: Run) -> str:
+    """The page as markdown."""
+    results = run.results
+    table = cells(results)
+    seeds = sorted({result.seed for result in results})
+    listed = f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}"
+    missing = [
+        f"Not run here: {peer} is not installed ({how}).\n\n" for peer, how in run.missing.items()
+    ]
+    return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
+        command=f"`{run.command}`",
+        missing="".join(missing),
+        seed_count=listed,
+        time_limit=f"{run.time_limit_s:g}",
+        starts=_counted(run.starts, "random start"),
+        unbounded=_unbounded(results, table),
+        ratios=_ratios(results, table),
+        families="\n".join(f"| {name} | {described(name)} |" for name in families(results)),
+        verdicts=_verdicts(results, table),
+        times=_times(results, table),
+        growth=GROWTH.format(table=_growth(run.growth)) if run.growth else "",
+    )
+
+
+def _unbounded(results: Sequence[Result], table: dict[tuple[str, str], Cell]) -> str:
+    named = [name for name in families(results) if table[SOLVER, name].unbounded]
+    if not named:
+        return ""
+    return (
+        f"Without a bound above 0 ({', '.join(named)}) the least bytes that any method found stand "
+        "in its place.\n"
+    )
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"one {thing}" if count == 1 else f"{count} {thing}s"
+
+
+def _head(results: Sequence[Result], first: str) -> list[str]:
+    names = families(results)
+    return ["| " + " | ".join([first, *names]) + " |", "|---" * (len(names) + 1) + "|"]
+
+
+def _ratios(results: Sequence[Result], table: dict[tuple[str, str], Cell]) -> str:
+    rows = _head(results, "method")
+    best = {
+        family: min(
+            table[method, family].mean_ratio
+            for method in methods(results)
+            if table[method, family].ratios
+        )
+        for family in families(results)
+    }
+    for method in methods(results):
+        shown = [_ratio_text(table[method, family], best[family]) for family in families(results)]
+        rows.append(f"| {_name(method)} | " + " | ".join(shown) + " |")
+    return "\n".join(rows) + "\n"
+
+
+def _ratio_text(cell: Cell, best: float) -> str:
+    """A mean and the worst, bold when the mean is the best of its family."""
+    if not cell.ratios:
+        return "no valid placement"
+    mean, worst = number(cell.mean_ratio), number(max(cell.ratios))
+    text = mean if mean == worst else f"{mean} ({worst})"
+    failed = f", {cell.failed} failed" if cell.failed else ""
+    return (f"**{text}**" if mean == number(best) else text) + failed
+
+
+def number(value: float) -> str:
+    """A ratio to two places, or to one when it is large."""
+    if math.isinf(value):
+        return "∞"
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}"
+
+
+def _verdicts(results: Sequence[Result], table: dict[tuple[str, str], Cell]) -> str:
+    rows = _head(results, "`place()` against")
+    for method in methods(results):
+        if method != SOLVER:
+            found = [table[method, family] for family in families(results)]
+            shown = [f"{cell.better} / {cell.equal} / {cell.worse}" for cell in found]
+            rows.append(f"| {method} | " + " | ".join(shown) + " |")
+    return "\n".join(rows) + "\n"
+
+
+def _times(results: Sequence[Result], table: dict[tuple[str, str], Cell]) -> str:
+    rows = _head(results, "method")
+    for method in methods(results):
+        shown = []
+        for family in families(results):
+            own, base = table[method, family].seconds, table[SOLVER, family].seconds
+            shown.append(f"{own:.2f} s" if method == SOLVER else f"{own / base:.2g}")
+        rows.append(f"| {_name(method)} | " + " | ".join(shown) + " |")
+    return "\n".join(rows) + "\n"
+
+
+def _growth(growth: Sequence[dict[str, Any]]) -> str:
+    rows = [
+        "| devices | ranks | `place()` | peak memory | before the call | over the bound |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in growth:
+        over = "-" if row["ratio"] is None else number(row["ratio"])
+        rows.append(
+            f"| {row['devices']:,} | {row['ranks']:,} | {row['seconds']:.2f} s "
+            f"| {row['peak_bytes'] / 1e9:.2f} GB | {row['input_bytes'] / 1e9:.2f} GB | {over} |"
+        )
+    return "\n".join(rows) + "\n"
+
+
+def _name(method: str) -> str:
+    return f"`{method}`" if method == SOLVER else method
