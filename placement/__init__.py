@@ -13,11 +13,14 @@ from .ctg import (
     to_node_link,
 )
 from .domains import Domain, DomainTree
+from .drawing_fabric import draw_fabric
+from .drawing_placement import draw_placement, spine_crossings
 from .errors import Infeasible, InvalidInput, Problem
 from .evaluate import Evaluation, Evaluator, GroupTraffic, evaluate
 from .fabrics import clos_8_rail, dual_plane, fat_tree, nvl_domains
 from .model import Model
 from .occupancy import occupied
+from .parts import rank_parts
 from .pcg import PCG, Algorithm, Group, Op, Requirement
 from .place import place
 from .placement import Placement
@@ -56,6 +59,8 @@ __all__ = [
     "clos_8_rail",
     "device_id",
     "domain_tree_of",
+    "draw_fabric",
+    "draw_placement",
     "dual_plane",
     "evaluate",
     "fat_tree",
@@ -63,6 +68,8 @@ __all__ = [
     "nvl_domains",
     "occupied",
     "place",
+    "rank_parts",
+    "spine_crossings",
     "stage_parameters",
     "switch_id",
     "to_graphml",

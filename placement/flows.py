@@ -71,23 +71,24 @@ def network_flows(
         raise ValueError(f"connections is {connections}; give 1 or more")
     table = _Ranks(cluster, devices)
     communicators: dict[tuple[int, ...], int] = {}
-    carried: dict[tuple[int, int, int], tuple[Group, float]] = {}
+    carried: dict[tuple[int, bool, int, int], tuple[Group, float]] = {}
     for group in pcg.groups:
         if len({table.node[rank] for rank in group.ranks}) == 1:
             continue
         members = tuple(sorted(group.ranks))
         communicator = communicators.setdefault(members, len(communicators))
+        tree = _pattern(group) is Algorithm.TREE
         for sender, receiver, size in _edges(group, table):
             if table.node[sender] != table.node[receiver]:
-                first, before = carried.get((communicator, sender, receiver), (group, 0.0))
-                carried[communicator, sender, receiver] = (first, before + size)
+                key = communicator, tree, sender, receiver
+                first, before = carried.get(key, (group, 0.0))
+                carried[key] = (first, before + size)
     address_of = _address_of(cluster, addresses)
     switch_tier = cluster.tiers[0].name if len(cluster.tiers) > 1 else ""
     flows = []
-    for (_, sender, receiver), (group, size) in carried.items():
+    for (_, tree, sender, receiver), (group, size) in carried.items():
         if size == 0:
             continue
-        tree = _pattern(group) is Algorithm.TREE
         source, destination = table.nics(sender, receiver, forwarded=tree)
         for part in range(connections):
             name = f"{group.name}: rank {sender} -> rank {receiver}"
