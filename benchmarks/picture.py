@@ -13,18 +13,24 @@ from .table import cells, families, methods
 COLOURS = ("#d1495b", "#7f7f7f", "#b5a642", "#3b7ea1", "#2a9d8f", "#8e6c8a", "#e08e45", "#1b4965")
 FONT = 'font-family="system-ui, sans-serif" font-size="12"'
 LEFT, TOP, ROW = 150, 56, 30
-TICKS = (1.0, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
+TICKS = (1.0, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)
+FINEST = 0.01
+"""Excess over the bound that takes as much width as its first doubling."""
 
 
 def ratios(results: Sequence[Result]) -> str:
-    """One line a family, one mark a method at its mean ratio to the bound; log scale, cut at 10."""
+    """One line a family, one mark a method at its mean ratio to the bound.
+
+    The scale is logarithmic in the excess over the bound, and cut at 10.
+    """
     table = cells(results)
     names, kinds = families(results), methods(results)
-    width, plot = 900, 720
+    width, plot = 900, 715
     height = TOP + ROW * len(names) + 40
 
     def x(value: float) -> float:
-        return LEFT + plot * math.log(min(max(value, 1.0), 10.0)) / math.log(10.0)
+        excess = min(max(value, 1.0), 10.0) - 1.0
+        return LEFT + plot * math.log1p(excess / FINEST) / math.log1p(9.0 / FINEST)
 
     parts = [_open(width, height, "Cross-spine bytes over the proven bound")]
     for position, method in enumerate(kinds):
@@ -37,7 +43,7 @@ def ratios(results: Sequence[Result]) -> str:
             f'<line x1="{x(tick):.1f}" y1="{TOP - 8}" x2="{x(tick):.1f}" y2="{height - 30}" '
             'stroke="#888" stroke-width="0.5" stroke-dasharray="2 3"/>'
         )
-        label = "10 or more" if tick == 10.0 else f"{tick:g}"
+        label = "≥ 10" if tick == 10.0 else f"{tick:g}"
         parts.append(_text(x(tick), height - 14, label, anchor="middle"))
     for row, family in enumerate(names):
         y = TOP + ROW * row + 12
