@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from railweave.placement import PCG, Cluster, InvalidInput
+from railweave.placement import PCG, Cluster, InvalidInput, evaluate
 from railweave.placement.ecmp_hash import Crc32Hash, FiveTuple, RecordedHash, packed
 from railweave.placement.flows import Flow, network_flows
 from railweave.placement.ports import Method, PortPlan, plan_ports
@@ -64,6 +64,21 @@ def test_groups_of_the_same_ranks_share_their_connections() -> None:
         ("grads: rank 0 -> rank 1", 5.0),
         ("grads: rank 1 -> rank 0", 5.0),
     ]
+
+
+def test_a_tree_and_a_ring_over_the_same_ranks_are_counted_apart() -> None:
+    cluster = clos(2, 2, cross_rail="spine")
+    devices = [("n0000", 0), ("n0001", 1), ("n0002", 2), ("n0003", 3)]
+    rows = [
+        {"name": "ring", "op": "all_reduce", "ranks": [0, 1, 2, 3], "bytes": 8.0},
+        {"name": "tree", "op": "broadcast", "ranks": [0, 1, 2, 3], "bytes": 3.0},
+    ]
+    both = PCG.parse({"format": "railweave.pcg/1", "world_size": 4, "groups": rows})
+    carried = {"tor": 0.0, "spine": 0.0}
+    for found in network_flows(both, cluster, devices):
+        carried[found.tier] += found.bytes
+    counted = evaluate(both, cluster, devices).traffic_bytes
+    assert carried == {tier: counted[tier] for tier in carried}
 
 
 def test_traffic_for_another_rail_leaves_by_that_rail_unless_rails_meet_at_the_spine() -> None:
