@@ -61,8 +61,8 @@ def network_flows(
     Ring collectives send to the next rank in ring order, all_to_all to every other member,
     hierarchical ones along a binary tree of one representative a domain. Groups of the same ranks
     share one communicator and so the connections of its rings, and those of its trees;
-    `connections` splits each evenly (channels or queue pairs). Traffic for another rail is forwarded inside the node to that rail's NIC first
-    unless the cluster says `cross_rail: spine`.
+    `connections` splits each evenly (channels or queue pairs). Traffic for another rail is
+    forwarded inside the node to that rail's NIC first unless the cluster says `cross_rail: spine`.
 
     rail_switches: whether each rail has first-tier switches of its own (rail-optimised fabrics).
     Raises InvalidInput when a device's node does not exist or `addresses` lacks a NIC in use.
