@@ -132,12 +132,14 @@ class Svg:
         classes: str,
         *,
         width: float = 1.0,
+        stroke: str = "",
         tip: str = "",
     ) -> None:
         """A line through points."""
+        style = f' style="stroke:{stroke}"' if stroke else ""
         where = " ".join(f"{_n(x)},{_n(y)}" for x, y in points)
         self._element(
-            f'polyline points="{where}"{_class("line " + classes)} stroke-width="{_n(width)}"',
+            f'polyline points="{where}"{_class("line " + classes)} stroke-width="{_n(width)}"{style}',
             f"<title>{clean(tip)}</title>" if tip else "",
         )
 
