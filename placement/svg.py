@@ -139,7 +139,8 @@ class Svg:
         style = f' style="stroke:{stroke}"' if stroke else ""
         where = " ".join(f"{_n(x)},{_n(y)}" for x, y in points)
         self._element(
-            f'polyline points="{where}"{_class("line " + classes)} stroke-width="{_n(width)}"{style}',
+            f'polyline points="{where}"{_class("line " + classes)} '
+            f'stroke-width="{_n(width)}"{style}',
             f"<title>{clean(tip)}</title>" if tip else "",
         )
 
