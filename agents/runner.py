@@ -150,6 +150,7 @@ class Runner:
             answer = self._ask(folder, request, wait_s)
             if answer is not None:
                 killed, survivors = answer["killed"], tuple(answer["survivors"])
+                self._current(job_id, attempt)
             else:
                 killed, survivors = self._stop_without_answer(job_id, attempt, grace_s)
         return StopReport(
@@ -171,14 +172,14 @@ class Runner:
         return found
 
     def held(self) -> tuple[tuple[str, int], ...]:
-        """The attempts whose guards are at work here, as (job id, attempt). Quick: only reads."""
-        for job_id, attempt in tuple(self._held):
-            with contextlib.suppress(FileNotFoundError):
-                self._replayed(job_id, attempt)
+        """The attempts whose guards were at work at the last look, as (job id, attempt).
+
+        Touches no file, so it answers at once whatever the disk does; `tend` looks again.
+        """
         return tuple(sorted(self._held))
 
     def tend(self) -> None:
-        """End what guards that were killed have left behind; call it every few seconds."""
+        """See which attempts have ended, and end what killed guards left; call it every second."""
         for job_id, attempt in self.held():
             self._current(job_id, attempt)
 

@@ -1,0 +1,182 @@
+"""The agent of a node: what the scheduler can ask of it. Knows nothing of Ray; fleet.py does.
+
+Blocking work runs in threads, so that a sign of life never waits for a disk or a long poll.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from .attempt import Heartbeat, LogChunk, NodeLaunch, NodeStatus, StopReport
+from .inventory import NodeInventory, take_inventory
+from .netprobe import Budget, Listener, Opening, PathMeasurement, connect
+from .runner import Runner
+
+_TEND_S = 1.0
+_PRUNE_EVERY_S = 3600.0
+_KEEP_S = 7 * 24 * 3600.0
+_LONG_POLLS = 256
+_WORKERS = 32
+_PORT_REST_S = 60.0
+Result = TypeVar("Result")
+_log = logging.getLogger(__name__)
+
+
+def node_folder(state_dir: str | Path, node: str) -> Path:
+    """A node's own folder, so that nodes may share a disk."""
+    return Path(state_dir) / "nodes" / quote(node, safe="")
+
+
+class Agent:
+    """One node's inventory, probes, ranks, logs and signs of life.
+
+    state_dir: the same on every node; each uses a folder of its own in it.
+    raylet_pid: the process whose death ends every rank here.
+    resources, labels: Ray's, as this node was started with.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        node_id: str,
+        address: str,
+        state_dir: str,
+        raylet_pid: int,
+        resources: Mapping[str, float],
+        labels: Mapping[str, str],
+    ) -> None:
+        self.node = node
+        self.node_id = node_id
+        self.address = address
+        self._resources = dict(resources)
+        self._labels = dict(labels)
+        self._runner = Runner(node_folder(state_dir, node), node, raylet_pid)
+        self._pollers = ThreadPoolExecutor(_LONG_POLLS, "poll")
+        self._workers = ThreadPoolExecutor(_WORKERS, "work")
+        self._given_ports: dict[int, float] = {}
+        self._closed = threading.Event()
+        self._tender = threading.Thread(target=self._tend, name="tend", daemon=True)
+        self._tender.start()
+
+    def close(self) -> None:
+        """Let go of threads and handles; guards and ranks go on."""
+        self._closed.set()
+        self._tender.join()
+        self._pollers.shutdown(cancel_futures=True)
+        self._workers.shutdown(cancel_futures=True)
+        self._runner.close()
+
+    async def ping(self) -> Heartbeat:
+        """A sign of life, at once."""
+        return Heartbeat(
+            node=self.node,
+            node_id=self.node_id,
+            now_s=time.time(),
+            attempts=self._runner.held(),
+        )
+
+    async def inventory(self) -> NodeInventory:
+        """What this node has."""
+        return await self._work(
+            lambda: take_inventory(self.node, self.address, self._resources, self._labels)
+        )
+
+    async def probe_listen(self, budget: Budget) -> Opening:
+        """Expect one probe; what the other agent needs for it."""
+        return await self._work(lambda: Listener(self.address, budget).opening)
+
+    async def probe_connect(self, opening: Opening, budget: Budget) -> PathMeasurement:
+        """Probe the path to an agent that expects it. Raises ProbeFailed."""
+        return await self._work(lambda: connect(opening, budget))
+
+    async def free_port(self) -> dict[str, Any]:
+        """This node's address and a TCP port that is free on it, as {"host", "port"}.
+
+        The same port is not given again for a minute, so that two jobs started together differ.
+        """
+        return {"host": self.address, "port": await self._work(self._find_port)}
+
+    async def launch(self, launch: NodeLaunch | Mapping[str, Any]) -> NodeStatus:
+        """Start this node's part of an attempt. Raises Refused; see Runner.launch."""
+        asked = NodeLaunch.model_validate(launch)
+        return await self._work(lambda: self._runner.launch(asked))
+
+    async def status(
+        self, job_id: str, attempt: int, after_seq: int = -1, wait_s: float = 0.0
+    ) -> NodeStatus:
+        """The attempt's state, as soon as it is past `after_seq`, after `wait_s` at the latest."""
+        loop = asyncio.get_running_loop()
+        call = (job_id, attempt, after_seq, wait_s)
+        return await loop.run_in_executor(self._pollers, self._runner.status, *call)
+
+    async def stop(self, job_id: str, attempt: int, grace_s: float) -> StopReport:
+        """End every process of the attempt here, and see that it is gone."""
+        loop = asyncio.get_running_loop()
+        call = (job_id, attempt, grace_s)
+        return await loop.run_in_executor(self._pollers, self._runner.stop, *call)
+
+    async def attempts(self) -> tuple[NodeStatus, ...]:
+        """Every attempt that has left something here, ended ones included."""
+        return await self._work(lambda: tuple(self._runner.attempts()))
+
+    async def read_log(
+        self, job_id: str, attempt: int, rank: int, offset: int = 0, limit: int = 65536
+    ) -> LogChunk:
+        """A part of a rank's log; a negative offset counts from its end. Raises Refused."""
+        call = (job_id, attempt, rank, offset, limit)
+        return await self._work(lambda: self._runner.read_log(*call))
+
+    async def latest_checkpoint(
+        self, directory: str, attempt: int | None = None, world_size: int | None = None
+    ) -> dict[str, Any]:
+        """The newest complete checkpoint as this node sees it, and why newer ones were passed over.
+
+        With `attempt`, attempts below it are fenced out of the directory first. Returns {"step",
+        "path", "passed_over": [(path, reason)]}; step and path are None where there is none.
+        """
+        return await self._work(lambda: _latest_checkpoint(directory, attempt, world_size))
+
+    async def _work(self, function: Callable[[], Result]) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._workers, function)
+
+    def _find_port(self) -> int:
+        while True:
+            family = socket.AF_INET6 if ":" in self.address else socket.AF_INET
+            with socket.create_server((self.address, 0), family=family) as server:
+                port: int = server.getsockname()[1]
+            now = time.monotonic()
+            if now >= self._given_ports.get(port, 0.0):
+                self._given_ports[port] = now + _PORT_REST_S
+                return port
+
+    def _tend(self) -> None:
+        prune_at = time.monotonic()
+        while not self._closed.wait(_TEND_S):
+            try:
+                self._runner.tend()
+                if time.monotonic() >= prune_at:
+                    self._runner.prune(_KEEP_S, time.time())
+                    prune_at = time.monotonic() + _PRUNE_EVERY_S
+            except OSError:
+                _log.exception("node %s could not look after its attempts", self.node)
+
+
+def _latest_checkpoint(
+    directory: str, attempt: int | None, world_size: int | None
+) -> dict[str, Any]:
+    from . import checkpoint
+
+    if attempt is not None:
+        checkpoint.fence(directory, attempt)
+    found = checkpoint.latest(directory, world_size=world_size)
+    passed_over = [(path, reason) for path, reason in found.passed_over]
+    return {"step": found.step, "path": found.path, "passed_over": passed_over}

@@ -1,0 +1,286 @@
+"""The agents of a Ray cluster: one a node, made where missing, and what they find out together."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.actor import ActorHandle
+from ray.exceptions import GetTimeoutError, RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from .agent import Agent
+from .assemble import DOMAIN_LABEL, PairMeasurement, find_domains, order_tiers
+from .inventory import NodeInventory
+from .netprobe import Budget, ProbeFailed
+from .rounds import ALL_PAIRS_UP_TO, rounds
+
+NAMESPACE = "railweave"
+NODE_LABEL = "railweave.io/node"
+_START_S = 60.0
+_ANSWER_S = 10.0
+_RETRY_S = 0.1
+
+Progress = Callable[[int, int, str], None]
+
+
+def agent_name(node: str) -> str:
+    """The Ray name of a node's agent."""
+    return f"railweave-agent-{node}"
+
+
+@dataclass(frozen=True)
+class NodeAgent:
+    """A node as Ray knows it, and its agent."""
+
+    node: str
+    node_id: str
+    address: str
+    resources: Mapping[str, float]
+    labels: Mapping[str, str]
+    actor: ActorHandle[Any]
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The agents by node name, and why nodes without one have none."""
+
+    agents: dict[str, NodeAgent] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def labels(self) -> dict[str, Mapping[str, str]]:
+        """Ray's labels by node."""
+        return {node: agent.labels for node, agent in self.agents.items()}
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """What probing came to: the pairs that were measured, and why others were not."""
+
+    pairs: tuple[PairMeasurement, ...]
+    failures: dict[tuple[str, str], str]
+
+
+class RailweaveAgent(Agent):
+    """An agent inside its Ray worker; the name is what `ps` shows."""
+
+    def __init__(
+        self,
+        node: str,
+        address: str,
+        state_dir: str,
+        resources: Mapping[str, float],
+        labels: Mapping[str, str],
+    ) -> None:
+        node_id = ray.get_runtime_context().get_node_id()
+        super().__init__(node, node_id, address, state_dir, raylet_pid(), resources, labels)
+
+
+def raylet_pid() -> int:
+    """The raylet above this worker process. Raises RuntimeError where there is none."""
+    pid = os.getppid()
+    while pid > 1:
+        if Path(f"/proc/{pid}/comm").read_text().strip() == "raylet":
+            return pid
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        pid = int(stat[stat.rindex(")") + 2 :].split()[1])
+    raise RuntimeError(f"process {os.getpid()} has no raylet above it; agents run as Ray actors")
+
+
+def node_names(ray_nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """A name for each alive node by Ray's node id: its label, else Ray's name, else its host.
+
+    Ray's own default name, the address, does not count as a name. Where two nodes would have one
+    name, each gets the start of its node id behind it.
+    """
+    found = {}
+    for entry in ray_nodes:
+        if not entry["Alive"]:
+            continue
+        given = entry.get("NodeName") or ""
+        if given == entry["NodeManagerAddress"]:
+            given = ""
+        label = (entry.get("Labels") or {}).get(NODE_LABEL)
+        found[entry["NodeID"]] = label or given or entry["NodeManagerHostname"]
+    counts = Counter(found.values())
+    return {
+        node_id: name if counts[name] == 1 else f"{name}-{node_id[:8]}"
+        for node_id, name in found.items()
+    }
+
+
+def ensure_agents(
+    state_dir: str, timeout_s: float = _START_S, only: Sequence[str] | None = None
+) -> Fleet:
+    """Every alive node's agent, made where it is missing or belongs to a node that died.
+
+    state_dir: where agents keep their state, on every node. only: the node names to look after.
+    Blocks for at most `timeout_s`, then names what is missing.
+    """
+    ray_nodes: list[dict[str, Any]] = [n for n in ray.nodes() if n["Alive"]]  # type: ignore[no-untyped-call]
+    names = node_names(ray_nodes)
+    waiting = {
+        names[e["NodeID"]]: e for e in ray_nodes if only is None or names[e["NodeID"]] in only
+    }
+    fleet = Fleet()
+    give_up = time.monotonic() + timeout_s
+    while waiting:
+        pings: dict[str, tuple[ActorHandle[Any], Any]] = {}
+        for node, entry in waiting.items():
+            try:
+                actor = _made(node, entry, state_dir)
+                pings[node] = (actor, actor.ping.remote())
+            except (RayError, ValueError) as error:
+                fleet.failures[node] = str(error)
+        left_s = max(0.0, give_up - time.monotonic())
+        ray.wait([ref for _, ref in pings.values()], num_returns=len(pings), timeout=left_s)
+        for node, (actor, ref) in pings.items():
+            reason = _unfit(actor, ref, waiting[node]["NodeID"])
+            if reason:
+                fleet.failures[node] = reason
+                continue
+            entry = waiting.pop(node)
+            fleet.failures.pop(node, None)
+            fleet.agents[node] = NodeAgent(
+                node=node,
+                node_id=entry["NodeID"],
+                address=entry["NodeManagerAddress"],
+                resources=entry["Resources"],
+                labels=entry.get("Labels") or {},
+                actor=actor,
+            )
+        if waiting:
+            if time.monotonic() >= give_up:
+                break
+            time.sleep(_RETRY_S)
+    return fleet
+
+
+def _made(node: str, entry: Mapping[str, Any], state_dir: str) -> ActorHandle[Any]:
+    """The node's agent, started if there is none of that name."""
+    actor_class: Any = ray.remote(RailweaveAgent)
+    made: ActorHandle[Any] = actor_class.options(
+        name=agent_name(node),
+        namespace=NAMESPACE,
+        get_if_exists=True,
+        lifetime="detached",
+        num_cpus=0,
+        max_restarts=-1,
+        max_task_retries=0,
+        max_concurrency=1000,
+        scheduling_strategy=NodeAffinitySchedulingStrategy(entry["NodeID"], soft=False),
+    ).remote(
+        node,
+        entry["NodeManagerAddress"],
+        state_dir,
+        dict(entry["Resources"]),
+        dict(entry.get("Labels") or {}),
+    )
+    return made
+
+
+def _unfit(actor: ActorHandle[Any], ping: Any, node_id: str) -> str:
+    """Why an agent cannot be used; empty when it is well. One on another node is ended."""
+    try:
+        found = ray.get(ping, timeout=0.1)
+    except GetTimeoutError:
+        return "its agent has not answered yet"
+    except RayError as error:
+        return f"its agent failed: {error}"
+    if found.node_id == node_id:
+        return ""
+    ray.kill(actor, no_restart=True)
+    return f"an agent of its name was on node {found.node_id}, which is replaced"
+
+
+def end_agents(agents: Mapping[str, NodeAgent]) -> None:
+    """End agents for good. Ranks that run go on, and a new agent finds them."""
+    for agent in agents.values():
+        ray.kill(agent.actor, no_restart=True)
+
+
+def inventories(agents: Mapping[str, NodeAgent], timeout_s: float = 30.0) -> list[NodeInventory]:
+    """Every node's inventory. Raises RayError (GetTimeoutError) when one does not answer."""
+    refs = [agent.actor.inventory.remote() for agent in agents.values()]
+    found: list[NodeInventory] = ray.get(refs, timeout=timeout_s)
+    return found
+
+
+def probe_cluster(
+    agents: Mapping[str, NodeAgent],
+    budget: Budget | None = None,
+    progress: Progress | None = None,
+    *,
+    tier_order: Sequence[str] | None = None,
+    all_pairs_up_to: int = ALL_PAIRS_UP_TO,
+) -> Measurements:
+    """Measure the paths between nodes, in rounds of disjoint pairs that run at once.
+
+    progress: called with rounds done, rounds in all, and a line for people. A pair that fails is
+    named in the result and does not hold up the others. Raises InvalidInput for bad labels.
+    """
+    limits = budget or Budget()
+    say = progress or (lambda *_: None)
+    order = _by_domain(agents, tier_order)
+    plan = rounds(order, all_pairs_up_to)
+    pairs: list[PairMeasurement] = []
+    failures: dict[tuple[str, str], str] = {}
+    for done, round_ in enumerate(plan):
+        say(done, len(plan), f"probing {len(round_)} pairs of nodes")
+        measured, failed = _probe_round(agents, round_, limits)
+        pairs += measured
+        failures |= failed
+    say(len(plan), len(plan), f"{len(pairs)} pairs measured, {len(failures)} failed")
+    return Measurements(tuple(pairs), failures)
+
+
+def _by_domain(agents: Mapping[str, NodeAgent], tier_order: Sequence[str] | None) -> list[str]:
+    """Node names with those of a domain next to each other, at every tier."""
+    nodes = sorted(agents)
+    labels = {node: agents[node].labels for node in nodes}
+    tiers = order_tiers(nodes, labels, tier_order) if _labelled(labels) else []
+    domains = find_domains(nodes, labels, tiers)
+    return sorted(nodes, key=lambda node: [*(domains[node][t] for t in reversed(tiers)), node])
+
+
+def _labelled(labels: Mapping[str, Mapping[str, str]]) -> bool:
+    return any(key.startswith(DOMAIN_LABEL) for found in labels.values() for key in found)
+
+
+def _probe_round(
+    agents: Mapping[str, NodeAgent], pairs: Sequence[tuple[str, str]], budget: Budget
+) -> tuple[list[PairMeasurement], dict[tuple[str, str], str]]:
+    failures: dict[tuple[str, str], str] = {}
+    listening = {(a, b): agents[b].actor.probe_listen.remote(budget) for a, b in pairs}
+    openings = _gathered(listening, _ANSWER_S, failures)
+    probing = {
+        (a, b): agents[a].actor.probe_connect.remote(opening, budget)
+        for (a, b), opening in openings.items()
+    }
+    paths = _gathered(probing, budget.deadline_s + _ANSWER_S, failures)
+    found = [PairMeasurement(a=a, b=b, path=path) for (a, b), path in paths.items()]
+    return found, failures
+
+
+def _gathered(
+    refs: Mapping[tuple[str, str], Any], timeout_s: float, failures: dict[tuple[str, str], str]
+) -> dict[tuple[str, str], Any]:
+    """The results that came in time; the others' reasons go to `failures`."""
+    if refs:
+        ray.wait(list(refs.values()), num_returns=len(refs), timeout=timeout_s)
+    found = {}
+    for pair, ref in refs.items():
+        try:
+            found[pair] = ray.get(ref, timeout=0.1)
+        except GetTimeoutError:
+            failures[pair] = f"no answer within {timeout_s:g} s"
+        except (RayError, ProbeFailed, OSError) as error:
+            failures[pair] = str(getattr(error, "cause", None) or error)
+    return found

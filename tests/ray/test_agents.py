@@ -1,0 +1,237 @@
+"""What agents promise on a real Ray cluster: one a node, quick answers, ranks that outlive them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from railweave.agents import processes
+from railweave.agents.assemble import assemble_cluster
+from railweave.agents.attempt import NodeLaunch, NodePhase, Refused
+from railweave.agents.fleet import (
+    Fleet,
+    NodeAgent,
+    end_agents,
+    ensure_agents,
+    inventories,
+    probe_cluster,
+)
+from railweave.agents.inventory import DeviceSource
+from railweave.agents.netprobe import Budget
+from railweave.scheduler.embedded import EmbeddedCluster
+from shared_cluster import NODES
+from waiting import wait_until
+
+NAMES = ("head", *(node.name for node in NODES))
+
+
+@pytest.fixture(scope="module")
+def state_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("agents")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ended(session_cluster: EmbeddedCluster) -> Iterator[None]:
+    """The session's other tests find no agent of this module."""
+    ray.init(ignore_reinit_error=True, namespace="railweave", log_to_driver=False)
+    yield
+    end_agents(ensure_agents("unused").agents)
+
+
+@pytest.fixture
+def fleet(cluster: EmbeddedCluster, state_dir: Path) -> Fleet:
+    found = ensure_agents(str(state_dir))
+    assert found.failures == {}
+    return found
+
+
+def get(call: Any, timeout_s: float = 30.0) -> Any:
+    return ray.get(call, timeout=timeout_s)
+
+
+def launch_of(agent: NodeAgent, job_id: str, *command: str, ranks: int = 1) -> NodeLaunch:
+    return NodeLaunch.model_validate(
+        {
+            "job_id": job_id,
+            "attempt": 1,
+            "node": agent.node,
+            "command": command,
+            "working_dir": "/",
+            "env": {"RAILWEAVE_TEST_JOB": job_id},
+            "ranks": [{"rank": r, "local_rank": r, "device": r} for r in range(ranks)],
+            "grace_s": 0.5,
+        }
+    )
+
+
+def ranks_of(job_id: str) -> list[int]:
+    entries = processes.having("RAILWEAVE_TEST_JOB", job_id, processes.table().values())
+    return sorted(entry.pid for entry in entries if entry.state != "Z")
+
+
+def agent_pid(agent: NodeAgent) -> int:
+    """The process of an agent's worker."""
+    return int(get(agent.actor.__ray_call__.remote(lambda _: os.getpid())))
+
+
+def test_every_node_has_one_agent_that_sits_on_it_and_is_found_again(
+    fleet: Fleet, state_dir: Path
+) -> None:
+    assert sorted(fleet.agents) == sorted(NAMES)
+    beats = {name: get(agent.actor.ping.remote()) for name, agent in fleet.agents.items()}
+    for name, agent in fleet.agents.items():
+        assert (beats[name].node, beats[name].node_id) == (name, agent.node_id)
+        assert abs(beats[name].now_s - time.time()) < 30
+    again = ensure_agents(str(state_dir))
+    assert {n: a.actor._actor_id for n, a in again.agents.items()} == {
+        n: a.actor._actor_id for n, a in fleet.agents.items()
+    }
+
+
+def test_probes_labels_and_inventories_become_the_cluster_that_was_built(fleet: Fleet) -> None:
+    found = inventories(fleet.agents)
+    assert {i.node: len(i.devices) for i in found} == {
+        "head": 0,
+        **{node.name: node.devices for node in NODES},
+    }
+    assert all(i.device_source is DeviceSource.DECLARED for i in found if i.devices)
+    said: list[tuple[int, int]] = []
+    budget = Budget(transfer_bytes=2**20, transfer_s=0.2, pings=10)
+    measured = probe_cluster(fleet.agents, budget, lambda done, of, _: said.append((done, of)))
+    assert measured.failures == {}
+    assert len(measured.pairs) == len(NAMES) * (len(NAMES) - 1) // 2
+    assert said[0] == (0, 5) and said[-1] == (5, 5)
+    assembled = assemble_cluster(found, measured.pairs, fleet.labels)
+    built = assembled.cluster
+    assert [tier.name for tier in built.tiers] == ["pod", "spine"]
+    assert all(tier.bandwidth > 1e6 and 0 < tier.latency < 0.1 for tier in built.tiers)
+    assert {n.name: n.domains["pod"] for n in built.nodes} == {
+        node.name: node.domains["pod"] for node in NODES
+    }
+    assert assembled.notes == ()
+
+
+def test_ranks_run_through_the_agent_and_know_nothing_of_ray(fleet: Fleet) -> None:
+    agent = fleet.agents["a0"]
+    script = "env; echo whole"
+    get(agent.actor.launch.remote(launch_of(agent, "through", "sh", "-c", script, ranks=2)))
+    status = get(agent.actor.status.remote("through", 1, 10**6, 20.0))
+    assert status.phase is NodePhase.ENDED
+    text = get(agent.actor.read_log.remote("through", 1, 1)).text
+    assert text.endswith("whole\n")
+    names = {line.partition("=")[0] for line in text.splitlines()}
+    assert not [name for name in names if name.startswith("RAY_")]
+    assert "CUDA_VISIBLE_DEVICES" not in names
+    with pytest.raises(Refused, match="with other settings"):
+        get(agent.actor.launch.remote(launch_of(agent, "through", "true")))
+    assert "through" in {status.job_id for status in get(agent.actor.attempts.remote())}
+
+
+def test_long_polls_do_not_hold_up_a_sign_of_life(fleet: Fleet) -> None:
+    agent = fleet.agents["a1"]
+    get(agent.actor.launch.remote(launch_of(agent, "polled", "sleep", "1000")))
+    status = get(agent.actor.status.remote("polled", 1))
+    polls = [agent.actor.status.remote("polled", 1, status.seq, 60.0) for _ in range(100)]
+    assert get(agent.actor.ping.remote(), 5.0).attempts == (("polled", 1),)
+    assert get(agent.actor.stop.remote("polled", 1, 1.0)).survivors == ()
+    assert all(poll.seq > status.seq for poll in get(polls))
+    assert get(agent.actor.status.remote("polled", 1)).phase is NodePhase.STOPPED
+    assert get(agent.actor.ping.remote()).attempts == ()
+
+
+def test_ranks_do_not_notice_that_their_agent_is_killed(fleet: Fleet) -> None:
+    agent = fleet.agents["b0"]
+    get(agent.actor.launch.remote(launch_of(agent, "lasting", "sleep", "1000", ranks=2)))
+    before = ranks_of("lasting")
+    assert len(before) == 2
+    os.kill(agent_pid(agent), signal.SIGKILL)
+
+    def answers() -> bool:
+        try:
+            return get(agent.actor.ping.remote(), 5.0).attempts == (("lasting", 1),)
+        except (ray.exceptions.RayError, TimeoutError):
+            return False
+
+    wait_until(answers, 30, "the agent is back and holds the attempt")
+    assert ranks_of("lasting") == before
+    report = get(agent.actor.stop.remote("lasting", 1, 5.0))
+    assert (report.killed, report.survivors) == (2, ())
+    assert ranks_of("lasting") == []
+
+
+def test_ranks_end_when_their_raylet_dies(cluster: EmbeddedCluster, fleet: Fleet) -> None:
+    agent = fleet.agents["spare"]
+    get(agent.actor.launch.remote(launch_of(agent, "orphaned", "sleep", "1000", ranks=2)))
+    found = processes.process(agent_pid(agent))
+    assert found
+    os.kill(found.parent_pid, signal.SIGKILL)
+    wait_until(lambda: not ranks_of("orphaned"), 10, "the ranks are gone")
+    cluster.kill_node("spare")
+
+
+def test_a_node_that_comes_back_gets_a_new_agent_that_knows_its_past(
+    cluster: EmbeddedCluster, fleet: Fleet, state_dir: Path
+) -> None:
+    before = fleet.agents["b1"]
+    launch = launch_of(before, "interrupted", "sleep", "1000")
+    get(before.actor.launch.remote(launch))
+    cluster.kill_node("b1")
+    assert ranks_of("interrupted") == []
+    cluster.add_node(next(node for node in NODES if node.name == "b1"))
+    wait_until(
+        lambda: len([n for n in ray.nodes() if n["Alive"]]) == len(NAMES), 60, "all nodes alive"
+    )
+    began = time.monotonic()
+    found = ensure_agents(str(state_dir))
+    assert time.monotonic() - began < 30
+    assert found.failures == {}
+    after = found.agents["b1"]
+    assert after.node_id != before.node_id
+    assert get(after.actor.ping.remote()).node_id == after.node_id
+    status = get(after.actor.status.remote("interrupted", 1))
+    assert status.phase is NodePhase.STOPPED
+    assert status.ranks[0].failed
+
+
+def test_ports_and_checkpoints_are_answered_by_the_node(fleet: Fleet, tmp_path: Path) -> None:
+    agent = fleet.agents["a0"]
+    answers = get([agent.actor.free_port.remote() for _ in range(20)])
+    assert {answer["host"] for answer in answers} == {agent.address}
+    assert len({answer["port"] for answer in answers}) == 20
+    nothing = get(agent.actor.latest_checkpoint.remote(str(tmp_path / "none")))
+    assert nothing == {"step": None, "path": None, "passed_over": []}
+
+
+def test_a_pair_that_cannot_be_probed_is_named_and_holds_up_no_other(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("railweave.agents.fleet._ANSWER_S", 1.0)
+    chosen = {name: fleet.agents[name] for name in ("a0", "a1", "b0")}
+    budget = Budget(transfer_bytes=2**18, transfer_s=0.1, pings=3, connect_s=0.5)
+    hanging = agent_pid(chosen["b0"])
+    os.kill(hanging, signal.SIGSTOP)
+    try:
+        measured = probe_cluster(chosen, budget)
+    finally:
+        os.kill(hanging, signal.SIGCONT)
+    assert {frozenset((pair.a, pair.b)) for pair in measured.pairs} == {frozenset(("a0", "a1"))}
+    assert {frozenset(pair) for pair in measured.failures} == {
+        frozenset(("a0", "b0")),
+        frozenset(("a1", "b0")),
+    }
+
+
+def test_the_interpreter_of_a_jobs_command_is_the_one_railweave_runs_on(fleet: Fleet) -> None:
+    agent = fleet.agents["a0"]
+    code = "import sys; print(sys.executable)"
+    get(agent.actor.launch.remote(launch_of(agent, "interpreter", "python", "-c", code)))
+    get(agent.actor.status.remote("interpreter", 1, 10**6, 20.0))
+    text = get(agent.actor.read_log.remote("interpreter", 1, 0)).text
+    assert os.path.dirname(text.strip()) == os.path.dirname(sys.executable)
