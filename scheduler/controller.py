@@ -16,10 +16,10 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from ..agents.fleet import NAMESPACE
 from .link import AgentLink, off_loop, within
 from .messages import (
     DAEMON_NAME,
-    NAMESPACE,
     AttemptPlan,
     Happened,
     Report,

@@ -10,7 +10,7 @@ import ray
 from ray.exceptions import RayError
 
 from ..agents.attempt import NodeLaunch, NodeStatus, Refused, StopReport
-from .messages import NAMESPACE, agent_name
+from ..agents.fleet import NAMESPACE, agent_name
 from .watch import NodeGone
 
 _RETRY_S = 0.2

@@ -9,18 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from ..agents.attempt import NodeLaunch
 from .fault import Fault
 
-NAMESPACE = "railweave"
 DAEMON_NAME = "railweave-daemon"
 
 
 def controller_name(job_id: str) -> str:
     """The Ray name of a job's controller."""
     return f"railweave-job-{job_id}"
-
-
-def agent_name(node: str) -> str:
-    """The Ray name of a node's agent."""
-    return f"railweave-agent-{node}"
 
 
 class _Message(BaseModel):

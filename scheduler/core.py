@@ -1,0 +1,118 @@
+"""What the parts of the daemon share: the store, the clock, and who waits for a change."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .lifecycle import JobEvent, Outcome, Step
+from .records import NewAttempt
+from .settings import Settings
+from .store import Store
+
+_log = logging.getLogger(__name__)
+
+
+class Core:
+    """The daemon's shared state. All of it is used on the daemon's event loop only.
+
+    wake: set when the queue or the free devices may have changed.
+    doing: what is being done for a job that is being launched, for people.
+    waits: why each waiting job waits; unplaceable: jobs the solver could not place on the devices
+        that were free, and until when that is believed.
+    on_final: called with the id of a job that has come to its end.
+    """
+
+    def __init__(self, settings: Settings, store: Store) -> None:
+        self.settings = settings
+        self.store = store
+        self.wake = asyncio.Event()
+        self.doing: dict[str, str] = {}
+        self.waits: dict[str, str] = {}
+        self.unplaceable: dict[str, tuple[str, float]] = {}
+        self.on_final: list[Callable[[str], None]] = []
+        self._changed = asyncio.Event()
+
+    @staticmethod
+    def now_s() -> float:
+        """Wall-clock seconds."""
+        return time.time()
+
+    def advance(
+        self,
+        job_id: str,
+        happened: JobEvent,
+        message: str,
+        *,
+        attempt: int | None = None,
+        launch: NewAttempt | None = None,
+        cause: Mapping[str, Any] | None = None,
+        data: Mapping[str, Any] | None = None,
+        happened_s: float | None = None,
+    ) -> Step:
+        """`Store.advance`, and everyone who waits is woken."""
+        taken = self.store.advance(
+            job_id,
+            happened,
+            now_s=self.now_s(),
+            message=message,
+            attempt=attempt,
+            launch=launch,
+            cause=cause,
+            data=data,
+            happened_s=happened_s,
+        )
+        if taken.outcome is Outcome.REFUSED:
+            _log.warning("%s of %s refused: %s", happened, job_id, taken.why)
+        elif taken.outcome is Outcome.CHANGED:
+            _log.info("%s: %s, now %s (%s)", job_id, happened, taken.life.state, message)
+            if not taken.life.holds_devices:
+                # Devices may be free again: what could not be placed before is worth a new look.
+                self.unplaceable.clear()
+            if taken.life.state.final:
+                for told in self.on_final:
+                    told(job_id)
+        self.changed()
+        return taken
+
+    def believed_unplaceable(self, now_s: float) -> dict[str, str]:
+        """Jobs that the solver, Ray or a node refused lately, with the reason."""
+        return {
+            job_id: why for job_id, (why, until_s) in self.unplaceable.items() if until_s > now_s
+        }
+
+    def note(
+        self,
+        kind: str,
+        message: str,
+        *,
+        job_id: str | None = None,
+        attempt: int | None = None,
+        data: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Write something that changes no state into the history."""
+        self.store.add_event(
+            kind, message, now_s=self.now_s(), job_id=job_id, attempt=attempt, data=data
+        )
+        self.changed()
+
+    def changed(self) -> None:
+        """Wake the scheduling loop and every client that waits."""
+        self.wake.set()
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        """Whether `condition` has become true within `timeout_s`; looked at after each change."""
+        give_up = time.monotonic() + timeout_s
+        while not condition():
+            left_s = give_up - time.monotonic()
+            if left_s <= 0:
+                return False
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), left_s)
+        return True

@@ -1,0 +1,199 @@
+"""Starting an attempt: place it, take hold of its devices, reserve, find its checkpoint, launch."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from ray.exceptions import RayError
+
+from ..placement.placement import Placement
+from .controller import ensure_controller
+from .core import Core
+from .job import Job
+from .launching import Attempt, launches
+from .ledger import Ledger
+from .lifecycle import JobEvent, JobState, Outcome
+from .link import off_loop, within
+from .messages import AttemptPlan
+from .nodes import Nodes
+from .placing import Found, find_placement, moved_ranks
+from .records import DoubleBooking, JobRecord, NewAttempt
+from .reservation import Bundle, NotReserved, release, reservation_name, reserve
+from .watch import NodeGone
+
+# How long a refusal of Ray, or of a node, is believed before the job is tried again.
+_TRY_AGAIN_S = 10.0
+_UNPLACEABLE_S = 300.0
+_CONTROLLER_S = 60.0
+_log = logging.getLogger(__name__)
+
+
+class NotLaunched(Exception):
+    """The attempt could not be brought to its controller; nothing of it runs."""
+
+
+class Launcher:
+    """Brings waiting jobs onto free devices, one placement at a time."""
+
+    def __init__(self, core: Core, nodes: Nodes) -> None:
+        self._core = core
+        self._nodes = nodes
+        self.under_way: dict[str, asyncio.Task[None]] = {}
+
+    async def start(self, record: JobRecord) -> None:
+        """Place a waiting job, and when it fits begin to launch it in the background."""
+        core, job_id = self._core, record.job_id
+        ledger = self._nodes.ledger()
+        spec = core.store.spec(job_id)
+        job, found = await asyncio.to_thread(lambda: _solve(spec, ledger))
+        if found.never:
+            core.advance(job_id, JobEvent.REJECT, found.never)
+            return
+        if found.placement is None:
+            until_s = core.now_s() + _UNPLACEABLE_S
+            core.unplaceable[job_id] = (found.not_now, until_s)
+            return
+        number = record.life.attempt + 1
+        try:
+            taken = core.advance(
+                job_id,
+                JobEvent.LAUNCH,
+                _placed(found.placement),
+                attempt=number,
+                launch=self._hold(record, found.placement),
+                data={
+                    "took_s": found.took_s,
+                    "traffic_bytes": found.placement.traffic_bytes,
+                    "lower_bound_bytes": found.placement.lower_bound_bytes,
+                },
+            )
+        except DoubleBooking as error:
+            _log.error("placed on devices that are held: %s", error)
+            core.unplaceable[job_id] = (str(error), core.now_s() + _TRY_AGAIN_S)
+            return
+        if taken.outcome is Outcome.CHANGED:
+            work = self._launch(job, job_id, number, taken.life.faults, found.placement)
+            self.under_way[job_id] = asyncio.create_task(work)
+
+    def _hold(self, record: JobRecord, placement: Placement) -> NewAttempt:
+        before = self._core.store.attempt(record.job_id, record.life.attempt)
+        moved = 0
+        if before is not None:
+            moved = moved_ranks(before.placement["devices"], placement.devices)
+        return NewAttempt(placement.to_data(), tuple(placement.devices), moved)
+
+    async def _launch(
+        self, job: Job, job_id: str, number: int, restarts: int, placement: Placement
+    ) -> None:
+        core = self._core
+        try:
+            plan = await self._prepare(job, job_id, number, restarts, placement)
+        except (NotReserved, NotLaunched, NodeGone, RayError, TimeoutError, OSError) as error:
+            why = str(error) or type(error).__name__
+            await call_off(core, job_id, number, why)
+            core.unplaceable[job_id] = (why, core.now_s() + _TRY_AGAIN_S)
+            return
+        finally:
+            core.doing.pop(job_id, None)
+            self.under_way.pop(job_id, None)
+        try:
+            await hand_over(job_id, plan, self._nodes.own_node_id)
+        except (RayError, TimeoutError, ValueError) as error:
+            # The plan is in the store and may have arrived: only its controller can end it now.
+            _log.warning("attempt %d of %s not handed over yet: %s", number, job_id, error)
+
+    async def _prepare(
+        self, job: Job, job_id: str, number: int, restarts: int, placement: Placement
+    ) -> AttemptPlan:
+        """Everything up to the plan in the store; nothing is launched before it is there."""
+        core = self._core
+        counts: dict[str, int] = {}
+        for node, _ in placement.devices:
+            counts[node] = counts.get(node, 0) + 1
+        facts = {node: self._nodes.facts(node) for node in counts}
+        core.doing[job_id] = "reserving its devices in Ray"
+        bundles = [
+            Bundle(node, facts[node].node_id, facts[node].resource, count)
+            for node, count in counts.items()
+        ]
+        await reserve(reservation_name(job_id, number), bundles, core.settings.reserve_s)
+        core.doing[job_id] = "looking for its last checkpoint"
+        first = placement.devices[0][0]
+        where = job.checkpoint_dir or core.settings.checkpoint_dir(job_id)
+        resume_from = await self._resume_from(first, where, job_id, number, job.world_size)
+        core.doing[job_id] = f"starting its ranks on {len(counts)} nodes"
+        attempt = Attempt(
+            job_id=job_id,
+            number=number,
+            restarts=restarts,
+            master_addr=facts[first].address,
+            master_port=await self._nodes.free_port(first),
+            checkpoint_dir=where,
+            resume_from=resume_from,
+        )
+        plan = AttemptPlan(
+            job_id=job_id,
+            attempt=number,
+            launches=tuple(launches(job, attempt, placement.devices)),
+            node_ids={node: found.node_id for node, found in facts.items()},
+            agent_silent_s=core.settings.silent_s,
+        )
+        life = core.store.job(job_id).life
+        if life.state is not JobState.LAUNCHING or life.attempt != number:
+            raise NotLaunched("the job was cancelled meanwhile")
+        core.store.set_plan(job_id, number, plan.model_dump(mode="json"), resume_from)
+        core.note("launched", "given to its controller", job_id=job_id, attempt=number)
+        return plan
+
+    async def _resume_from(
+        self, node: str, where: str, job_id: str, number: int, world_size: int
+    ) -> str:
+        """The checkpoint to go on from, or empty; older attempts are fenced out of the folder."""
+        found = await self._nodes.latest_checkpoint(node, where, number, world_size)
+        passed = [f"{path}: {reason}" for path, reason in found["passed_over"]]
+        if found["path"] is None:
+            message = f"no complete checkpoint in {where}: it begins anew"
+        else:
+            message = f"resumes from step {found['step']}: {found['path']}"
+        if passed:
+            message += f"; passed over {'; '.join(passed)}"
+        self._core.note("resume", message, job_id=job_id, attempt=number, data=found)
+        return found["path"] or ""
+
+
+async def call_off(core: Core, job_id: str, number: int, why: str) -> None:
+    """Give up an attempt of which nothing has been launched, and let go of what it held."""
+    await release(reservation_name(job_id, number))
+    core.advance(job_id, JobEvent.CALL_OFF, f"called off: {why}", attempt=number)
+
+
+async def hand_over(
+    job_id: str,
+    plan: AttemptPlan,
+    near_node_id: str,
+    *,
+    started: bool = False,
+    stopping: bool = False,
+) -> None:
+    """Give an attempt to the job's controller, which is started where there is none."""
+    controller = await off_loop(ensure_controller, job_id, near_node_id)
+    call = controller.take_up.remote(plan.model_dump_json(), started, stopping)
+    await within(call, _CONTROLLER_S)
+
+
+def _solve(spec: str, ledger: Ledger) -> tuple[Job, Found]:
+    job = Job.parse(spec)
+    return job, find_placement(job, ledger)
+
+
+def _placed(placement: Placement) -> str:
+    nodes = len({node for node, _ in placement.devices})
+    spine = f"{placement.cross_spine_bytes:.6g} bytes a step over the spine"
+    bound = (
+        "proved the fewest"
+        if placement.proved_optimal
+        else (f"at least {placement.lower_bound_bytes:.6g} are needed")
+    )
+    ranks = len(placement.devices)
+    return f"{ranks} ranks placed on {nodes} nodes, {spine} ({bound})"

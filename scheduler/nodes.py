@@ -1,0 +1,299 @@
+"""The nodes: their agents, their signs of life, and which of them are kept out of placements."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from ..agents.attempt import Heartbeat, LogChunk, Refused
+from ..agents.fleet import Fleet, NodeAgent, ensure_agents, node_names
+from ..agents.heartbeat import HeartbeatBook
+from ..agents.inventory import DEVICE_RESOURCE, DeviceSource
+from .core import Core
+from .ledger import Ledger
+from .link import off_loop, within
+from .topology import Topology
+from .views import NodeView
+from .watch import NodeGone
+
+_ANSWER_S = 15.0
+_CHECKPOINT_S = 120.0
+_AGENT_START_S = 60.0
+_STOP_S = 30.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """What a launch needs to know of a node. resource: the Ray resource that its devices are."""
+
+    node_id: str
+    address: str
+    resource: str
+
+
+class Nodes:
+    """The nodes of the Ray cluster that have an agent, by name.
+
+    on_lost: called with the node id of a node that was lost, and why.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.topology = Topology(core)
+        self.on_lost: list[Callable[[str, str], Awaitable[None]]] = []
+        self.own_node_id: str = ray.get_runtime_context().get_node_id()
+        missed = max(1, round(core.settings.silent_s / core.settings.heartbeat_s))
+        self._book = HeartbeatBook(core.settings.heartbeat_s, missed)
+        self._agents: dict[str, NodeAgent] = {}
+        self._pings: dict[str, asyncio.Task[None]] = {}
+        self._joining: dict[str, str] = {}
+        self._held: dict[str, tuple[tuple[str, int], ...]] = {}
+        self._ending: set[tuple[str, str, int]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    # What others ask
+
+    def facts(self, node: str) -> NodeFacts:
+        """Where a node is. Raises NodeGone when it has no agent now."""
+        agent = self._agent(node)
+        told = self.topology.inventory(node)
+        declared = told is None or told.device_source is DeviceSource.DECLARED
+        return NodeFacts(agent.node_id, agent.address, DEVICE_RESOURCE if declared else "GPU")
+
+    def ledger(self) -> Ledger:
+        """The devices now. Raises ValueError before the cluster is known."""
+        cluster = self.topology.cluster
+        if cluster is None:
+            raise ValueError("no node of the cluster is known yet")
+        away = {node.name: self._away(node.name) for node in cluster.nodes}
+        for name, found in self._core.store.quarantined().items():
+            away[name] = found.reason
+        reasons = {name: why for name, why in away.items() if why}
+        return Ledger(cluster, self._core.store.held(), reasons)
+
+    async def free_port(self, node: str) -> int:
+        """A TCP port that is free on a node. Raises NodeGone, RayError, TimeoutError."""
+        actor: Any = self._agent(node).actor
+        return int((await within(actor.free_port.remote(), _ANSWER_S))["port"])
+
+    async def latest_checkpoint(
+        self, node: str, directory: str, attempt: int, world_size: int
+    ) -> dict[str, Any]:
+        """The newest complete checkpoint as a node sees it, older attempts being fenced out."""
+        actor: Any = self._agent(node).actor
+        call = actor.latest_checkpoint.remote(directory, attempt, world_size)
+        found: dict[str, Any] = await within(call, _CHECKPOINT_S)
+        return found
+
+    async def read_log(
+        self, node: str, job_id: str, attempt: int, rank: int, offset: int, limit: int
+    ) -> LogChunk:
+        """A part of a rank's log. Raises LookupError when there is none or the node is away."""
+        try:
+            actor: Any = self._agent(node).actor
+            call = actor.read_log.remote(job_id, attempt, rank, offset, limit)
+            found: LogChunk = await within(call, _ANSWER_S)
+        except Refused as refusal:
+            raise LookupError(str(getattr(refusal, "cause", refusal))) from None
+        except (NodeGone, RayError, TimeoutError) as error:
+            raise LookupError(f"the log is on {node}, which does not answer: {error}") from None
+        return found
+
+    def views(self) -> list[NodeView]:
+        """Every node that is known or has an agent, by name."""
+        ledger = None if self.topology.cluster is None else self.ledger()
+        nodes = {} if ledger is None else {node.name: node for node in ledger.cluster.nodes}
+        now = time.monotonic()
+        found = []
+        for name in sorted({*nodes, *self._agents, *self._joining}):
+            node, agent = nodes.get(name), self._agents.get(name)
+            held: dict[str, int] = {}
+            for (where, _), holding in ledger.held.items() if ledger else ():
+                if where == name:
+                    held[holding.job_id] = held.get(holding.job_id, 0) + 1
+            reason = ledger.away.get(name, "") if ledger else ""
+            found.append(
+                NodeView(
+                    name=name,
+                    state="away" if reason else "ok" if agent else "joining",
+                    reason=reason or self._joining.get(name, ""),
+                    address=agent.address if agent else "",
+                    accelerator=node.accelerator if node else "",
+                    devices=node.devices if node else 0,
+                    free=len(ledger.free_devices(node)) if ledger and node else 0,
+                    held=held,
+                    domains=dict(node.domains) if node else {},
+                    silent_s=self._book.silence_s(name, now),
+                )
+            )
+        return found
+
+    def begin_probe(self) -> None:
+        """Measure the network between all nodes that have an agent."""
+        self.topology.begin_probe(self._agents)
+
+    # What happens to nodes
+
+    def lost(self, node: str, why: str) -> None:
+        """Count a node as lost: kept out until it has been well again for a while."""
+        self._core.store.quarantine(node, why, self._core.now_s(), None)
+        agent = self._agents.pop(node, None)
+        ping = self._pings.pop(node, None)
+        if ping is not None:
+            ping.cancel()
+        self._book.forget(node)
+        self._held.pop(node, None)
+        self._core.changed()
+        if agent is not None:
+            _log.warning("node %s is lost: %s", node, why)
+            for told in self.on_lost:
+                self._background(told(agent.node_id, why))
+
+    def set_aside(self, node: str, why: str) -> None:
+        """Keep a node that is still there out of placements for a time."""
+        now_s = self._core.now_s()
+        self._core.store.quarantine(node, why, now_s, now_s + self._core.settings.set_aside_s)
+        self._core.changed()
+
+    async def refresh(self) -> None:
+        """Notice nodes that came, went, fell silent, or have been out long enough."""
+        entries = [dict(entry) for entry in await off_loop(ray.nodes)]
+        names = node_names(entries)
+        for node, agent in list(self._agents.items()):
+            if agent.node_id not in names:
+                self.lost(node, "Ray says that the node is dead")
+        for node in self._book.lost(time.monotonic()):
+            silent_s = self._book.silence_s(node, time.monotonic()) or 0.0
+            self.lost(node, f"no sign of life for {silent_s:.1f} s")
+        alive = set(names.values())
+        for node in self._joining.keys() - alive:
+            del self._joining[node]
+        new = sorted(alive - self._agents.keys() - self._joining.keys())
+        if new:
+            self._joining |= dict.fromkeys(new, "its agent is starting")
+            self._background(self._join(new))
+        self._release_due()
+
+    async def _join(self, new: list[str]) -> None:
+        """Give new nodes an agent; those that get none are tried again by the next refresh."""
+        try:
+            fleet: Fleet = await off_loop(
+                ensure_agents,
+                self._core.settings.state_dir,
+                _AGENT_START_S,
+                new,
+                timeout_s=2 * _AGENT_START_S,
+            )
+            for node, agent in fleet.agents.items():
+                told = await within(agent.actor.inventory.remote(), _ANSWER_S)
+                self.topology.add(told, agent.labels)
+                self._joined(node, agent)
+            for node, why in fleet.failures.items():
+                _log.warning("no agent on %s: %s", node, why)
+        except (RayError, TimeoutError) as error:
+            _log.warning("agents of %s: %s", ", ".join(new), error)
+        finally:
+            for node in new:
+                self._joining.pop(node, None)
+
+    def _joined(self, node: str, agent: NodeAgent) -> None:
+        self._agents[node] = agent
+        self._book.observe(node, time.monotonic())
+        self._pings[node] = self._background(self._ping(node, agent))
+        found = self._core.store.quarantined().get(node)
+        if found is not None and found.until_s is None:
+            now_s = self._core.now_s()
+            until_s = now_s + self._core.settings.probation_s
+            self._core.store.quarantine(node, found.reason, now_s, until_s)
+        self._core.unplaceable.clear()
+        self._core.changed()
+
+    async def _ping(self, node: str, agent: NodeAgent) -> None:
+        """Ask for signs of life until the node is lost."""
+        while True:
+            try:
+                beat: Heartbeat = await within(
+                    agent.actor.ping.remote(), self._core.settings.silent_s
+                )
+            except (RayError, TimeoutError) as error:
+                _log.info("no answer from %s: %s", node, type(error).__name__)
+            else:
+                self._book.observe(node, time.monotonic())
+                self._held[node] = beat.attempts
+                for job_id, attempt in beat.attempts:
+                    self._end_if_over(node, agent, job_id, attempt)
+            await asyncio.sleep(self._core.settings.heartbeat_s)
+
+    def _end_if_over(self, node: str, agent: NodeAgent, job_id: str, attempt: int) -> None:
+        """Stop ranks of an attempt that is over, as on a node that comes back from a partition."""
+        if self._is_current(job_id, attempt) or (node, job_id, attempt) in self._ending:
+            return
+        self._ending.add((node, job_id, attempt))
+        self._background(self._end(node, agent, job_id, attempt))
+
+    async def _end(self, node: str, agent: NodeAgent, job_id: str, attempt: int) -> None:
+        try:
+            await within(agent.actor.stop.remote(job_id, attempt, 0.0), _STOP_S)
+            message = f"ranks of an attempt that is over were ended on {node}"
+            known = job_id if self._known(job_id) else None
+            data = {"node": node, "job": job_id}
+            self._core.note("leftover", message, job_id=known, attempt=attempt, data=data)
+        except (RayError, TimeoutError) as error:
+            _log.warning("attempt %d of %s stays on %s: %s", attempt, job_id, node, error)
+        finally:
+            self._ending.discard((node, job_id, attempt))
+
+    def _is_current(self, job_id: str, attempt: int) -> bool:
+        if not self._known(job_id):
+            return False
+        life = self._core.store.job(job_id).life
+        return life.holds_devices and life.attempt == attempt
+
+    def _known(self, job_id: str) -> bool:
+        try:
+            self._core.store.job(job_id)
+        except LookupError:
+            return False
+        return True
+
+    def _release_due(self) -> None:
+        now_s = self._core.now_s()
+        for node, found in self._core.store.quarantined().items():
+            over = found.until_s is not None and now_s >= found.until_s
+            leftover = [a for a in self._held.get(node, ()) if not self._is_current(*a)]
+            if over and node in self._agents and not leftover:
+                self._core.store.release(node, "well again for long enough", now_s)
+                self._core.unplaceable.clear()
+                self._core.changed()
+
+    def _agent(self, node: str) -> NodeAgent:
+        agent = self._agents.get(node)
+        if agent is None:
+            raise NodeGone(f"node {node} has no agent now")
+        return agent
+
+    def _away(self, node: str) -> str:
+        if node in self._agents:
+            return ""
+        return self._joining.get(node, "not in the Ray cluster")
+
+    def _background(self, work: Awaitable[Any]) -> asyncio.Task[Any]:
+        task = asyncio.ensure_future(_logged(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+async def _logged(work: Awaitable[Any]) -> None:
+    try:
+        await work
+    except Exception:
+        _log.exception("work in the background failed")

@@ -1,0 +1,200 @@
+"""Attempts under way: what their controllers report, and controllers that were lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+
+import ray
+from ray.exceptions import RayError
+
+from ..agents.fleet import NAMESPACE
+from .controller import find_controller
+from .core import Core
+from .fault import Fault, FaultKind
+from .launcher import Launcher, call_off, hand_over
+from .lifecycle import JobEvent, JobState
+from .link import off_loop, within
+from .messages import (
+    AttemptPlan,
+    Happened,
+    Report,
+    Standing,
+    controller_name,
+)
+from .nodes import Nodes
+from .records import JobRecord
+from .reservation import release, reservation_name, reservations
+
+_STANDING_S = 10.0
+_log = logging.getLogger(__name__)
+
+
+class Recovery:
+    """Takes in reports and keeps every job that holds devices in the hands of a controller."""
+
+    def __init__(self, core: Core, nodes: Nodes, launcher: Launcher) -> None:
+        self._core = core
+        self._nodes = nodes
+        self._launcher = launcher
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._background: set[asyncio.Task[None]] = set()
+        core.on_final.append(self._end_controller_later)
+
+    async def report(self, report: Report) -> None:
+        """Take in what a controller reports; doing it twice is the same as doing it once."""
+        async with self._locks[report.job_id]:
+            if report.happened is Happened.RUNNING:
+                self._core.advance(
+                    report.job_id,
+                    JobEvent.RUNNING,
+                    "every rank is running",
+                    attempt=report.attempt,
+                    happened_s=report.at_s,
+                )
+            elif report.happened is Happened.FAULT:
+                self._fault(report)
+            else:
+                # Ray first: the ledger must not call devices free that Ray still keeps.
+                await release(reservation_name(report.job_id, report.attempt))
+                if report.happened is Happened.SUCCEEDED:
+                    self._core.advance(
+                        report.job_id,
+                        JobEvent.SUCCEED,
+                        "every rank ended with exit code 0",
+                        attempt=report.attempt,
+                        happened_s=report.at_s,
+                    )
+                else:
+                    self._stopped(report)
+
+    def _fault(self, report: Report) -> None:
+        fault = report.fault or Fault(
+            kind=FaultKind.PART_STOPPED,
+            message="it was stopped by someone else than its controller",
+            seen_s=report.at_s,
+        )
+        self._core.advance(
+            report.job_id,
+            JobEvent.FAULT,
+            fault.message,
+            attempt=report.attempt,
+            cause=fault.model_dump(mode="json"),
+            happened_s=fault.seen_s,
+        )
+
+    def _stopped(self, report: Report) -> None:
+        core = self._core
+        life = core.store.job(report.job_id).life
+        if life.attempt == report.attempt:
+            for node, why in report.lost.items():
+                self._nodes.lost(node, why)
+            for node, pids in report.survivors.items():
+                shown = ", ".join(map(str, pids))
+                self._nodes.set_aside(node, f"processes {shown} of {report.job_id} cannot be ended")
+            fault = report.fault
+            if fault and fault.node_at_fault and fault.node not in report.lost:
+                self._nodes.set_aside(fault.node, fault.message)
+        if life.state in (JobState.LAUNCHING, JobState.RUNNING):
+            self._fault(report)
+        message = f"stopped on every node, {report.killed} processes were ended"
+        if report.lost:
+            message += f"; lost with their ranks: {', '.join(sorted(report.lost))}"
+        core.advance(
+            report.job_id,
+            JobEvent.STOPPED,
+            message,
+            attempt=report.attempt,
+            cause=report.fault.model_dump(mode="json") if report.fault else None,
+            data={"killed": report.killed, "lost": report.lost, "survivors": report.survivors},
+            happened_s=report.at_s,
+        )
+
+    async def stop(self, job_id: str) -> None:
+        """Tell a job's controller that the attempt is to end; `tend` repeats it if that fails."""
+        record = self._core.store.job(job_id)
+        if record.life.holds_devices and job_id not in self._launcher.under_way:
+            await self._tend(record)
+
+    async def tend(self) -> None:
+        """See that every attempt under way is in the hands of its controller."""
+        for record in self._core.store.holding():
+            if record.job_id not in self._launcher.under_way:
+                try:
+                    await self._tend(record)
+                except (RayError, TimeoutError, ValueError) as error:
+                    _log.warning("controller of %s out of reach: %s", record.job_id, error)
+
+    async def _tend(self, record: JobRecord) -> None:
+        job_id, life = record.job_id, record.life
+        attempt = self._core.store.attempt(job_id, life.attempt)
+        if attempt is None or attempt.plan is None:
+            await call_off(self._core, job_id, life.attempt, "the daemon ended before the launch")
+            return
+        stopping = life.state in (JobState.STOPPING, JobState.RECOVERING)
+        standing = await self._standing(job_id)
+        if standing.attempt == life.attempt and not stopping:
+            return
+        if self._core.store.job(job_id).life != life:
+            return  # it moved on meanwhile; no controller must be made for an attempt that is over
+        await hand_over(
+            job_id,
+            AttemptPlan.model_validate(attempt.plan),
+            self._nodes.own_node_id,
+            started=attempt.running_s is not None,
+            stopping=stopping,
+        )
+        if standing.attempt != life.attempt:
+            message = "its controller takes the attempt up again"
+            self._core.note("adopted", message, job_id=job_id, attempt=life.attempt)
+
+    async def _standing(self, job_id: str) -> Standing:
+        try:
+            controller = await off_loop(find_controller, job_id)
+        except ValueError:
+            return Standing(attempt=0)
+        text = await within(controller.standing.remote(), _STANDING_S)
+        return Standing.model_validate_json(text)
+
+    async def tell_node_lost(self, node_id: str, why: str) -> None:
+        """Tell every controller that a node is gone; each knows whether that concerns it."""
+        for record in self._core.store.holding():
+            try:
+                controller = await off_loop(find_controller, record.job_id)
+                await within(controller.node_lost.remote(node_id, why), _STANDING_S)
+            except (RayError, TimeoutError, ValueError) as error:
+                _log.warning("%s not told of a lost node: %s", record.job_id, error)
+
+    async def sweep(self) -> None:
+        """Remove reservations and controllers that belong to no attempt under way."""
+        holding = self._core.store.holding()
+        kept = {reservation_name(record.job_id, record.life.attempt) for record in holding}
+        for name in await reservations():
+            if name not in kept:
+                _log.warning("reservation %s belongs to no attempt: removed", name)
+                await release(name)
+        waiting = {record.job_id for record in (*holding, *self._core.store.waiting())}
+        needed = {controller_name(job_id) for job_id in waiting}
+        for actor in await off_loop(lambda: ray.util.list_named_actors(all_namespaces=True)):
+            name = actor["name"]
+            ours = actor["namespace"] == NAMESPACE and name.startswith(controller_name(""))
+            if ours and name not in needed:
+                await _end(name)
+
+    def _end_controller_later(self, job_id: str) -> None:
+        self._locks.pop(job_id, None)
+        task = asyncio.create_task(_end(controller_name(job_id)))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+
+async def _end(name: str) -> None:
+    """End a controller for good; `sweep` repeats it where that fails."""
+    try:
+        actor = await off_loop(ray.get_actor, name, NAMESPACE)
+        await off_loop(lambda: ray.kill(actor, no_restart=True))
+    except ValueError:
+        return
+    except (RayError, TimeoutError) as error:
+        _log.warning("%s not ended yet: %s", name, error)

@@ -1,0 +1,142 @@
+"""The cluster as the daemon knows it: what nodes have told, what was measured, and the probe."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+from ray.exceptions import RayError
+
+from ..agents.assemble import PairMeasurement, assemble_cluster
+from ..agents.fleet import NodeAgent, inventories, probe_cluster
+from ..agents.inventory import NodeInventory
+from ..placement.cluster import Cluster
+from ..placement.errors import InvalidInput
+from .codec import encode
+from .core import Core
+from .views import ProbeProgress
+
+_log = logging.getLogger(__name__)
+
+
+class _Facts(BaseModel):
+    """What the store keeps beside the cluster file, from which the file is made anew."""
+
+    model_config = ConfigDict(frozen=True)
+
+    inventories: dict[str, NodeInventory] = {}
+    labels: dict[str, dict[str, str]] = {}
+    measurements: tuple[PairMeasurement, ...] = ()
+
+
+class Topology:
+    """Makes the cluster file and keeps it in the store.
+
+    cluster: the file as it is now; None before a node with a device was seen. problem: why it
+    could not be made from what the nodes told last.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        stored = core.store.document("cluster")
+        self.cluster = None if stored is None else Cluster.parse(stored, "the store's cluster")
+        self._facts = _Facts.model_validate(core.store.document("facts") or {})
+        self.problem = ""
+        self._probe: asyncio.Task[None] | None = None
+        self._lines: list[str] = []
+        self._probe_error = ""
+
+    @property
+    def probing(self) -> bool:
+        """Whether a probe is under way."""
+        return self._probe is not None and not self._probe.done()
+
+    def inventory(self, node: str) -> NodeInventory | None:
+        """What a node told of itself when it joined."""
+        return self._facts.inventories.get(node)
+
+    def add(self, found: NodeInventory, labels: Mapping[str, str]) -> None:
+        """Take a node in, or what has changed on it."""
+        known = self._facts.inventories.get(found.node)
+        if known == found and self._facts.labels.get(found.node) == dict(labels):
+            return
+        self._keep(
+            _Facts(
+                inventories={**self._facts.inventories, found.node: found},
+                labels={**self._facts.labels, found.node: dict(labels)},
+                measurements=self._facts.measurements,
+            )
+        )
+
+    def begin_probe(self, agents: Mapping[str, NodeAgent]) -> None:
+        """Measure the network between these nodes; they alone are the cluster afterwards."""
+        if self.probing:
+            return
+        self._lines.clear()
+        self._probe_error = ""
+        self._probe = asyncio.create_task(self._measure(dict(agents)))
+
+    async def progress(self, after: int, timeout_s: float) -> str:
+        """The lines of the probe after the first `after`, as ProbeProgress in JSON."""
+        await self._core.until(lambda: len(self._lines) > after or not self.probing, timeout_s)
+        found = ProbeProgress(self.probing, self._lines[after:], self._probe_error)
+        return encode(found, ProbeProgress)
+
+    async def _measure(self, agents: dict[str, NodeAgent]) -> None:
+        loop = asyncio.get_running_loop()
+
+        def tell(done: int, rounds: int, line: str) -> None:
+            loop.call_soon_threadsafe(self._say, f"round {done} of {rounds}: {line}")
+
+        tiers = self._core.settings.tiers or None
+        try:
+            measured = await asyncio.to_thread(
+                lambda: probe_cluster(agents, progress=tell, tier_order=tiers)
+            )
+            told = await asyncio.to_thread(inventories, agents)
+        except (RayError, InvalidInput, OSError) as error:
+            self._probe_error = f"the probe failed: {error}"
+            self._say(self._probe_error)
+            return
+        for (a, b), why in measured.failures.items():
+            self._say(f"{a} - {b}: {why}")
+        self._keep(
+            _Facts(
+                inventories={each.node: each for each in told},
+                labels={node: dict(agent.labels) for node, agent in agents.items()},
+                measurements=measured.pairs,
+            )
+        )
+        self._probe_error = self.problem
+
+    def _keep(self, facts: _Facts) -> None:
+        """Make the cluster file of what is known, and keep both."""
+        tiers = self._core.settings.tiers or None
+        store, now_s = self._core.store, self._core.now_s()
+        self._facts = facts
+        store.put_document("facts", facts.model_dump(mode="json"), now_s)
+        try:
+            made = assemble_cluster(
+                list(facts.inventories.values()), facts.measurements, facts.labels, tiers
+            )
+        except InvalidInput as error:
+            self.problem = str(error)
+            _log.warning("no cluster file: %s", error)
+            return
+        self.problem = ""
+        for note in made.notes if self.probing else ():
+            self._say(note)
+        if made.cluster != self.cluster:
+            self.cluster = made.cluster
+            store.put_document("cluster", made.cluster.to_data(), now_s)
+            data: dict[str, Any] = {"notes": list(made.notes)}
+            count = len(made.cluster.nodes)
+            self._core.note("cluster", f"{count} nodes with devices are known", data=data)
+            self._core.unplaceable.clear()
+
+    def _say(self, line: str) -> None:
+        self._lines.append(line)
+        self._core.changed()
