@@ -13,7 +13,10 @@ SCOPE = "railweave-drawing"
 # Advance of an average character of a sans-serif face, in em; text is fitted with it unmeasured.
 CHARACTER_EM = 0.56
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
-_UNPRINTABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# What XML cannot hold, control characters, and those that turn the reading order around.
+_UNPRINTABLE = re.compile(
+    "[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+)
 
 _LIGHT = {
     "bg": "fill:#ffffff",
@@ -198,8 +201,13 @@ class Svg:
 
 
 def clean(text: str) -> str:
-    """Text as it may stand in SVG: escaped, characters that XML cannot hold replaced."""
-    return escape(_UNPRINTABLE.sub("\ufffd", text), quote=True)
+    """Text as it may stand in SVG: escaped, and only what can be shown."""
+    return escape(printable(text), quote=True)
+
+
+def printable(text: str) -> str:
+    """Text with a mark in place of every character that cannot be shown or would mislead."""
+    return _UNPRINTABLE.sub("\ufffd", text)
 
 
 def fitted(text: str, width: float, size: float = 11) -> str:
