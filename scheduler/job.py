@@ -73,6 +73,9 @@ def _as_text(value: Any) -> Any:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
+_Location = Annotated[str, Field(min_length=1)]
+
+
 class Job(Explained):
     """A training job.
 
@@ -101,7 +104,7 @@ class Job(Explained):
     pcg: Annotated[PCG | None, BeforeValidator(_as_pcg)] = None
     devices: int | None = Field(default=None, ge=1)
     priority: int = Field(default=0, ge=-(2**31), lt=2**31)
-    checkpoint_dir: Annotated[str | None, BeforeValidator(_as_text), Field(min_length=1)] = None
+    checkpoint_dir: Annotated[_Location | None, BeforeValidator(_as_text)] = None
     max_restarts: int = Field(default=3, ge=0)
     working_dir: Annotated[str, BeforeValidator(_as_text)] = Field(default_factory=os.getcwd)
     env: dict[str, str] = Field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""The command `railweave`: one verb a module, each loaded only when it is used."""

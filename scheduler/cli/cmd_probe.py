@@ -1,0 +1,34 @@
+"""`railweave probe`: measure the network between the nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from .output import console, json_option, print_json
+from .session import connected
+from .tree import cluster_tree
+
+
+@click.command("probe")
+@click.option("--out", type=click.Path(dir_okay=False), help="Write the cluster file here.")
+@json_option
+def command(out: str | None, as_json: bool) -> None:
+    """Measure latency and bandwidth between the nodes, and show the cluster that follows.
+
+    Progress goes to standard error. `--json` prints the cluster file (railweave.cluster/1).
+    """
+    if out and not Path(out).parent.is_dir():
+        raise click.UsageError(f"the folder {Path(out).parent} does not exist; make it first")
+    progress = console(error=True)
+    with connected() as client:
+        cluster = client.probe(progress.print)
+    if out:
+        cluster.save(out)
+    if as_json:
+        print_json(cluster.to_data())
+        return
+    console().print(cluster_tree(cluster))
+    if out:
+        console().print(f"written: {out}")

@@ -1,0 +1,107 @@
+"""`railweave up`: the daemon and the agents, on a Ray cluster or on an embedded one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+import click
+
+from ..embedded import EmbeddedCluster, EmbeddedNode, Progress
+from ..home import background_cluster, home, record_path
+from ..service import start_daemon
+from ..views import DaemonStatus
+from .data import status_data
+from .main import Failed
+from .output import console, json_option, print_json
+from .session import connected, use_cluster, wait_for_agents
+
+
+@click.command("up")
+@click.option("--embedded", is_flag=True, help="Start a Ray cluster on this machine, too.")
+@click.option(
+    "--nodes", type=click.IntRange(1, 64), default=4, show_default=True, help="Of an embedded one."
+)
+@click.option(
+    "--devices-per-node",
+    "devices",
+    type=click.IntRange(1, 64),
+    default=2,
+    show_default=True,
+    help="Declared on each node of an embedded cluster.",
+)
+@click.option(
+    "--pods",
+    type=click.IntRange(1, 64),
+    default=2,
+    show_default=True,
+    help="Pods that the nodes of an embedded cluster are in, by turns.",
+)
+@click.option(
+    "--state-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The daemon's folder on the head node; `daemon` in $RAILWEAVE_HOME by default.",
+)
+@click.option("--store", default="", help="Database URL of the store, instead of a file there.")
+@click.option("--tier", "tiers", multiple=True, help="A tier's name; give all, nearest first.")
+@json_option
+def command(
+    embedded: bool,
+    nodes: int,
+    devices: int,
+    pods: int,
+    state_dir: Path | None,
+    store: str,
+    tiers: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Start the daemon and an agent on every node of the Ray cluster at RAY_ADDRESS.
+
+    With --embedded, a Ray cluster is started on this machine first, and stays in the background
+    until `railweave down`; the other commands find it without RAY_ADDRESS. Where the daemon runs
+    already, it is left as it is.
+    """
+    told = console(error=True)
+    with contextlib.ExitStack() as undo:
+        cluster = None
+        if embedded:
+            cluster = _started(nodes, devices, pods, told.print)
+            undo.callback(cluster.stop)
+            cluster.use()
+        else:
+            use_cluster()
+        told.print("starting the daemon and the agents")
+        start_daemon(state_dir or home() / "daemon", store=store, tiers=tiers)
+        with connected() as client:
+            status = wait_for_agents(client)
+        if cluster is not None:
+            cluster.detach(record_path())
+        undo.pop_all()
+    if as_json:
+        print_json(status_data(status))
+    else:
+        console().print(_text(status))
+
+
+def _started(nodes: int, devices: int, pods: int, say: Progress) -> EmbeddedCluster:
+    if os.environ.get("RAY_ADDRESS"):
+        raise click.UsageError(
+            f"RAY_ADDRESS is set to {os.environ['RAY_ADDRESS']}; unset it to start a cluster here, "
+            "or leave --embedded out to use that one"
+        )
+    if background_cluster() is not None:
+        raise Failed("an embedded cluster is running already; end it with: railweave down")
+    plan = [
+        EmbeddedNode(f"n{index}", devices, domains={"pod": f"p{index % pods}"})
+        for index in range(nodes)
+    ]
+    return EmbeddedCluster(plan, state_dir=home() / "embedded").start(say)
+
+
+def _text(status: DaemonStatus) -> str:
+    devices = sum(node.devices for node in status.nodes)
+    return (
+        f"the daemon (pid {status.pid}) sees {len(status.nodes)} nodes with {devices} devices\n"
+        "next: railweave probe, railweave submit, railweave status"
+    )
