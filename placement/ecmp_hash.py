@@ -32,17 +32,22 @@ UplinkHash = Callable[[FiveTuple], int | None]
 
 
 class Crc32Hash:
-    """CRC-32 (IEEE 802.3) of addresses, protocol and ports in network order, modulo the uplinks."""
+    """CRC-32 (IEEE 802.3) of addresses, protocol and ports in network order, modulo the uplinks.
 
-    def __init__(self, uplinks: int, seed: int = 0) -> None:
+    shift: low bits of the CRC left out. Another seed only flips bits, so switches one after another
+        that use the same bits make dependent choices (polarisation); other bits do not.
+    """
+
+    def __init__(self, uplinks: int, seed: int = 0, shift: int = 0) -> None:
         self.uplinks = uplinks
         self.seed = seed
+        self.shift = shift
 
     def __call__(self, tuple_: FiveTuple) -> int:
         source, destination, protocol, source_port, destination_port = tuple_
         numbers = protocol << 32 | source_port << 16 | destination_port
         data = source + destination + numbers.to_bytes(5, "big")
-        return zlib.crc32(data, self.seed) % self.uplinks
+        return (zlib.crc32(data, self.seed) >> self.shift) % self.uplinks
 
 
 class XorHash:

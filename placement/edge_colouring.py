@@ -56,6 +56,25 @@ def balanced_colours(
     the copies is coloured properly (Koenig 1916). Only counts are minimised; since the heaviest
     edges of a vertex share a copy they never share a colour there.
     """
+    return ProperColouring(split_vertices(edges, colours, weights), colours).colouring
+
+
+def proper_colours(edges: Sequence[Edge], colours: int) -> list[int]:
+    """A colour per edge, no two edges of one colour at a vertex.
+
+    Left and right vertices carry different numbers. Raises ValueError when a vertex has more than
+    `colours` edges.
+    """
+    return ProperColouring(edges, colours).colouring
+
+
+def split_vertices(
+    edges: Sequence[Edge], colours: int, weights: Sequence[float] | None = None
+) -> list[Edge]:
+    """The edges between copies of their vertices, each of at most `colours` edges, heaviest first.
+
+    Left and right copies carry different numbers.
+    """
     order: Sequence[int] = range(len(edges))
     if weights is not None:
         order = sorted(order, key=lambda index: -weights[index])
@@ -69,66 +88,74 @@ def balanced_colours(
             seen[side, vertex] += 1
             ends.append(number.setdefault(copy, len(number)))
         split[index] = (ends[0], ends[1])
-    return proper_colours(split, colours)
+    return split
 
 
-def proper_colours(edges: Sequence[Edge], colours: int) -> list[int]:
-    """A colour per edge, no two edges of one colour at a vertex, by alternating paths.
+class ProperColouring:
+    """A colour per edge, no two edges of one colour at a vertex, made and changed by alternations.
 
-    Left and right vertices carry different numbers. Raises ValueError when a vertex has more than
-    `colours` edges. O(edges * path length), which is short in practice.
+    An alternation is a path or cycle of edges of two colours that no other edge of these colours
+    touches; exchanging the two along it keeps the colouring proper.
+
+    colouring: colour by edge; change it by `exchange` alone.
     """
-    vertices = 1 + max((max(edge) for edge in edges), default=-1)
-    free = [(1 << colours) - 1] * vertices
-    at: list[list[int]] = [[_NONE] * colours for _ in range(vertices)]
-    colouring = [_NONE] * len(edges)
-    for index, (left, right) in enumerate(edges):
-        if not free[left] or not free[right]:
-            full = left if not free[left] else right
-            raise ValueError(f"vertex {full} has more than {colours} edges; split it first")
-        both = free[left] & free[right]
-        if both:
-            colour = (both & -both).bit_length() - 1
-        else:
-            colour = (free[left] & -free[left]).bit_length() - 1
-            other = (free[right] & -free[right]).bit_length() - 1
-            _swap_path(edges, at, free, colouring, right, colour, other)
-        for vertex in (left, right):
-            at[vertex][colour] = index
-            free[vertex] &= ~(1 << colour)
-        colouring[index] = colour
-    return colouring
+
+    def __init__(self, edges: Sequence[Edge], colours: int) -> None:
+        self._edges = edges
+        vertices = 1 + max((max(edge) for edge in edges), default=-1)
+        self._free = [(1 << colours) - 1] * vertices
+        self._at = [[_NONE] * colours for _ in range(vertices)]
+        self.colouring = [_NONE] * len(edges)
+        for index, (left, right) in enumerate(edges):
+            if not self._free[left] or not self._free[right]:
+                full = right if self._free[left] else left
+                raise ValueError(f"vertex {full} has more than {colours} edges; split it first")
+            both = self._free[left] & self._free[right]
+            colour = _lowest(both or self._free[left])
+            if not both:
+                # The path cannot reach `left`: it would arrive there by `colour`, free there.
+                other = _lowest(self._free[right])
+                self.exchange(self._path(right, colour, other), colour, other)
+            self._set(index, colour)
+
+    def alternation(self, index: int, other: int) -> list[int]:
+        """The edges that must change with this one when it takes the colour `other`."""
+        left, right = self._edges[index]
+        colour = self.colouring[index]
+        forth = self._path(right, other, colour)
+        if forth and forth[-1] == index:
+            return forth  # a cycle
+        return [index, *forth, *self._path(left, other, colour)]
+
+    def exchange(self, alternation: Sequence[int], colour: int, other: int) -> None:
+        """Let the edges of an alternation of these two colours trade them."""
+        for index in alternation:
+            for vertex in self._edges[index]:
+                self._at[vertex][self.colouring[index]] = _NONE
+                self._free[vertex] |= 1 << self.colouring[index]
+        for index in alternation:
+            self._set(index, other if self.colouring[index] == colour else colour)
+
+    def _set(self, index: int, colour: int) -> None:
+        self.colouring[index] = colour
+        for vertex in self._edges[index]:
+            self._at[vertex][colour] = index
+            self._free[vertex] &= ~(1 << colour)
+
+    def _path(self, vertex: int, colour: int, other: int) -> list[int]:
+        """Edges from a vertex on, the first of `colour`, then in turn; ends where it closes."""
+        path: list[int] = []
+        wanted = colour
+        while (index := self._at[vertex][wanted]) != _NONE and (not path or index != path[0]):
+            path.append(index)
+            left, right = self._edges[index]
+            vertex = right if vertex == left else left
+            wanted = other if wanted == colour else colour
+        return path
 
 
-def _swap_path(
-    edges: Sequence[Edge],
-    at: list[list[int]],
-    free: list[int],
-    colouring: list[int],
-    start: int,
-    colour: int,
-    other: int,
-) -> None:
-    """Exchange the two colours along the path from `start`, where only `colour` is taken.
-
-    The path never reaches the new edge's other end: it would arrive there by `colour`, free there.
-    """
-    path = []
-    vertex, wanted = start, colour
-    while (index := at[vertex][wanted]) != _NONE:
-        path.append(index)
-        left, right = edges[index]
-        vertex = right if vertex == left else left
-        wanted = other if wanted == colour else colour
-    for index in path:
-        for vertex in edges[index]:
-            at[vertex][colouring[index]] = _NONE
-            free[vertex] |= 1 << colouring[index]
-    for index in path:
-        colouring[index] = other if colouring[index] == colour else colour
-        for vertex in edges[index]:
-            at[vertex][colouring[index]] = index
-            free[vertex] &= ~(1 << colouring[index])
+def _lowest(bits: int) -> int:
+    return (bits & -bits).bit_length() - 1
 
 
 def greedy_colours(edges: Sequence[Edge], colours: int) -> list[int]:

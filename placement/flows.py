@@ -22,6 +22,8 @@ class Flow:
 
     source, destination: addresses of the two NICs.
     source_switch, destination_switch: the first switch of each; equal when the flow stays below it.
+    source_group, destination_group: the switches one tier up that these lead to; equal when the
+        flow stays below them, or empty where there is no such tier.
     tier: where the two devices meet.
     """
 
@@ -33,6 +35,8 @@ class Flow:
     bytes: float
     destination_port: int = ROCE_PORT
     tier: str = ""
+    source_group: str = ""
+    destination_group: str = ""
 
 
 def default_address(cluster: Cluster) -> Callable[[Nic], str]:
@@ -84,7 +88,8 @@ def network_flows(
                 first, before = carried.get(key, (group, 0.0))
                 carried[key] = (first, before + size)
     address_of = _address_of(cluster, addresses)
-    switch_tier = cluster.tiers[0].name if len(cluster.tiers) > 1 else ""
+    inner = [tier.name for tier in cluster.tiers[:-1]]
+    switch_tier, group_tier = inner[0] if inner else "", inner[1] if len(inner) > 1 else ""
     flows = []
     for (_, tree, sender, receiver), (group, size) in carried.items():
         if size == 0:
@@ -102,6 +107,9 @@ def network_flows(
                     bytes=size / connections,
                     destination_port=destination_port,
                     tier=table.meeting_tier(sender, receiver, source[1] == destination[1]),
+                    source_group=group_tier and table.switch(source, group_tier, rail_switches),
+                    destination_group=group_tier
+                    and table.switch(destination, group_tier, rail_switches),
                 )
             )
     return flows

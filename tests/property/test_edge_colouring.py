@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from railweave.placement.edge_colouring import (
+    ProperColouring,
     balanced_colours,
     cp_sat_colours,
     greedy_colours,
@@ -59,6 +60,23 @@ def test_no_colouring_at_all_has_a_smaller_maximum(edges: Edges, colours: int) -
     best = min(max_load(edges, c) for c in product(range(colours), repeat=len(edges)))
     assert best == least_max_load(edges, colours)
     assert best == max_load(edges, balanced_colours(edges, colours))
+
+
+@given(bipartite(60), st.data())
+def test_trading_two_colours_along_an_alternation_keeps_a_colouring_proper(
+    edges: Edges, data: st.DataObject
+) -> None:
+    colours = max(degrees(edges).values(), default=1) + 1
+    colouring = ProperColouring(edges, colours)
+    for _ in range(5 if edges else 0):
+        index = data.draw(st.integers(0, len(edges) - 1))
+        colour = colouring.colouring[index]
+        other = data.draw(st.sampled_from([c for c in range(colours) if c != colour]))
+        chain = colouring.alternation(index, other)
+        assert len(set(chain)) == len(chain)
+        colouring.exchange(chain, colour, other)
+        assert colouring.colouring[index] == other
+        assert max_load(edges, colouring.colouring) <= 1
 
 
 @given(bipartite(40), st.integers(1, 6))

@@ -47,6 +47,13 @@ def test_crc32_hashes_the_tuple_in_network_order() -> None:
     assert Crc32Hash(1 << 32)(five_tuple("10.0.0.1", "10.0.0.2", 0xC000, 4791)) == zlib.crc32(data)
 
 
+def test_another_seed_of_a_crc_makes_the_same_choice_but_other_bits_do_not() -> None:
+    tuples = [five_tuple("10.0.0.1", "10.0.0.2", port, 4791) for port in range(49152, 49408)]
+    plain, seeded, shifted = Crc32Hash(2), Crc32Hash(2, seed=7), Crc32Hash(2, shift=16)
+    assert len({(plain(t), seeded(t)) for t in tuples}) == 2
+    assert len({(plain(t), shifted(t)) for t in tuples}) == 4
+
+
 def test_xor_folds_every_field_once() -> None:
     found = XorHash(1 << 16)(five_tuple("10.0.0.1", "10.0.0.2", 0xC000, 4791))
     folded = 0x0A00 ^ 0x0001 ^ 0x0A00 ^ 0x0002 ^ 17 ^ 0xC000 ^ 4791

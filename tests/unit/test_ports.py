@@ -12,7 +12,8 @@ import pytest
 from railweave.placement import PCG, Cluster, InvalidInput, evaluate
 from railweave.placement.ecmp_hash import Crc32Hash, FiveTuple, RecordedHash, packed
 from railweave.placement.flows import Flow, network_flows
-from railweave.placement.ports import Method, PortPlan, plan_ports
+from railweave.placement.port_plan import PortPlan
+from railweave.placement.ports import Method, Upper, plan_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -112,14 +113,14 @@ def test_flows_below_one_switch_need_no_port() -> None:
     below = Flow("f", "10.0.0.1", "10.0.0.2", "t0", "t0", 1.0)
     plan = plan_ports([below], 4, Crc32Hash(4))
     assert plan.connections == ()
-    assert plan.least_connections == plan.planned.connections == 0
+    assert plan.first.least_connections == plan.first.planned.connections == 0
 
 
 def test_many_connections_of_one_pair_get_distinct_ports_over_all_uplinks() -> None:
     plan = plan_ports([flow("10.0.0.1", "10.0.0.2", f"f{i}") for i in range(16)], 4, Crc32Hash(4))
     assert len({c.src_port for c in plan.connections}) == 16
     assert sorted(c.uplink for c in plan.connections) == sorted([0, 1, 2, 3] * 4)
-    assert plan.planned.connections == plan.least_connections == 4
+    assert plan.first.planned.connections == plan.first.least_connections == 4
 
 
 def test_a_connection_that_no_port_brings_onto_its_uplink_is_named() -> None:
@@ -148,7 +149,7 @@ def test_traced_paths_serve_as_the_hash_and_untraced_ports_are_not_chosen() -> N
     flows = [flow("10.0.0.1", "10.0.0.2", name) for name in ("first", "second")]
     plan = plan_ports(flows, 2, RecordedHash.from_rows(traced))
     assert {(c.src_port, c.uplink) for c in plan.connections} == {(50008, 0), (50003, 1)}
-    assert plan.default is None
+    assert plan.first.default is None
 
 
 @pytest.mark.parametrize("method", list(Method))
@@ -158,9 +159,50 @@ def test_every_method_gives_ports_that_hash_to_its_uplinks(method: Method) -> No
     plan = plan_ports(flows, 3, hash_, method=method)
     for c in plan.connections:
         assert hash_(FiveTuple(packed(c.src), packed(c.dst), 17, c.src_port, 4791)) == c.uplink
-    assert plan.planned.connections >= plan.least_connections
+    assert plan.first.planned.connections >= plan.first.least_connections
     if method is not Method.GREEDY:
-        assert plan.planned.connections == plan.least_connections
+        assert plan.first.planned.connections == plan.first.least_connections
+
+
+@pytest.mark.parametrize("method", list(Method))
+def test_both_layers_of_a_small_clos_come_out_even(method: Method) -> None:
+    flows = [
+        Flow(
+            name=f"f{i}",
+            source=f"10.0.0.{i}",
+            destination=f"10.0.1.{i}",
+            source_switch=f"t{i // 4}",
+            destination_switch=f"t{(i // 4 + 2 + i % 2) % 8}",
+            bytes=1.0,
+            source_group=f"p{i // 8}",
+            destination_group=f"p{(i // 4 + 2 + i % 2) % 8 // 2}",
+        )
+        for i in range(32)
+    ]
+    upper = Upper(2, Crc32Hash(2, shift=16))
+    plan = plan_ports(flows, 4, Crc32Hash(4), upper=upper, method=method)
+    assert plan.upper is not None
+    assert all(c.upper_uplink is not None for c in plan.connections)
+    if method is not Method.GREEDY:
+        assert plan.first.planned.connections == plan.first.least_connections == 1
+    if method is Method.COLOURING:
+        assert plan.upper.planned.connections == plan.upper.least_connections == 1
+
+
+def test_one_hash_for_both_layers_is_refused_by_name_where_it_leaves_uplinks_out() -> None:
+    flows = [
+        Flow(f"f{i}", f"10.0.0.{i}", "10.0.1.0", f"t{i}", "t9", 1.0, 4791, "", "p0", "p1")
+        for i in range(4)
+    ]
+    with pytest.raises(
+        InvalidInput, match=r"takes uplink \d then \d .* the others reach: 0 then 0"
+    ):
+        plan_ports(flows, 4, Crc32Hash(4), upper=Upper(4, Crc32Hash(4)))
+
+
+def test_a_second_layer_that_the_cluster_does_not_have_is_refused() -> None:
+    with pytest.raises(ValueError, match="has no second tier"):
+        plan_ports([flow("10.0.0.1", "10.0.0.2")], 4, Crc32Hash(4), upper=Upper(2, Crc32Hash(2)))
 
 
 def test_a_plan_is_written_and_read_back(tmp_path: Path) -> None:
@@ -194,10 +236,10 @@ def test_16000_devices_are_planned_at_the_least_maximum_within_seconds() -> None
     plan = plan_ports(flows, 20, Crc32Hash(20))
     elapsed = time.perf_counter() - started
     assert len(plan.connections) > 15_700
-    assert plan.planned.connections == plan.least_connections == 1
-    assert plan.greedy.connections == 2
-    assert plan.default is not None
-    assert plan.default.connections > 3
+    assert plan.first.planned.connections == plan.first.least_connections == 1
+    assert plan.first.greedy.connections == 2
+    assert plan.first.default is not None
+    assert plan.first.default.connections > 3
     assert elapsed < 10  # 0.4 s alone; other tests share the machine
 
 
