@@ -14,12 +14,12 @@ from typing import Any
 
 import ray
 from ray.exceptions import RayError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ..agents.fleet import NAMESPACE
 from .link import AgentLink, off_loop, within
 from .messages import (
     DAEMON_NAME,
+    ON_HEAD,
     AttemptPlan,
     Happened,
     Report,
@@ -44,7 +44,8 @@ class Controller:
         self._links: dict[str, AgentLink] = {}
         self._reports: asyncio.Queue[Report] = asyncio.Queue()
         self._reported: list[Happened] = []
-        self._tasks: list[asyncio.Task[None]] = []
+        self._watching: asyncio.Task[None] | None = None
+        self._sending: asyncio.Task[None] | None = None
 
     async def take_up(self, plan_json: str, started: bool, stopping: bool) -> str:
         """Launch an attempt, or go on with one that is already on the nodes.
@@ -61,7 +62,7 @@ class Controller:
             if stopping and self._watch is not None:
                 self._watch.stop()
             return await self.standing()
-        if self._watch is not None and not self._over():
+        if self._watching is not None and not self._watching.done():
             raise ValueError(f"attempt {have} of {self.job_id} is not over yet")
         self._links = {
             node: AgentLink(
@@ -71,15 +72,15 @@ class Controller:
         }
         self._plan = plan
         self._reported = []
+        if self._sending is not None:
+            # What it still has to tell is known: the next attempt only comes after the last's end.
+            self._sending.cancel()
+        self._reports = asyncio.Queue()
         self._watch = Watch(
             plan, self._links, self._reports.put_nowait, started=started, stopping=stopping
         )
-        for task in self._tasks:
-            task.cancel()
-        self._tasks = [
-            asyncio.create_task(_or_die(self._watch.run())),
-            asyncio.create_task(_or_die(self._send_reports())),
-        ]
+        self._watching = asyncio.create_task(_or_die(self._watch.run()))
+        self._sending = asyncio.create_task(_or_die(self._send_reports(self._reports)))
         return await self.standing()
 
     async def stop(self, attempt: int) -> str:
@@ -97,18 +98,12 @@ class Controller:
     async def standing(self) -> str:
         """What this controller is at, as JSON."""
         attempt = self._plan.attempt if self._plan else 0
-        standing = Standing(attempt=attempt, reported=tuple(self._reported))
+        standing = Standing(attempt=attempt, pid=os.getpid(), reported=tuple(self._reported))
         return standing.model_dump_json()
 
-    def _over(self) -> bool:
-        return bool(self._reported) and self._reported[-1] in (
-            Happened.STOPPED,
-            Happened.SUCCEEDED,
-        )
-
-    async def _send_reports(self) -> None:
+    async def _send_reports(self, reports: asyncio.Queue[Report]) -> None:
         while True:
-            report = await self._reports.get()
+            report = await reports.get()
             await self._send(report)
             self._reported.append(report.happened)
 
@@ -140,8 +135,12 @@ def find_controller(job_id: str) -> Any:
     return ray.get_actor(controller_name(job_id), NAMESPACE)
 
 
-def ensure_controller(job_id: str, near_node_id: str) -> Any:
-    """A job's controller, started when there is none. Blocks on Ray's control store."""
+def ensure_controller(job_id: str) -> Any:
+    """A job's controller, started when there is none. Blocks on Ray's control store.
+
+    It lives on the head, whose loss is the loss of Ray's control store and so of everything that
+    a controller could still do.
+    """
     actor = ray.remote(Controller)
     return actor.options(
         name=controller_name(job_id),
@@ -152,5 +151,5 @@ def ensure_controller(job_id: str, near_node_id: str) -> Any:
         max_restarts=-1,
         max_task_retries=0,
         max_concurrency=100,
-        scheduling_strategy=NodeAffinitySchedulingStrategy(near_node_id, soft=True),
+        resources=ON_HEAD,
     ).remote(job_id)

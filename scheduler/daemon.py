@@ -12,6 +12,7 @@ import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,9 @@ class Daemon:
     async def job(self, job_id: str) -> str:
         """A job as a JobView. Raises UnknownJob."""
         record = self._core.store.job(job_id)
-        return encode(JobView(record, self._core.store.attempts(job_id)), JobView)
+        # A plan is large and holds the job's environment; it is for controllers.
+        attempts = [replace(each, plan=None) for each in self._core.store.attempts(job_id)]
+        return encode(JobView(record, attempts), JobView)
 
     async def spec(self, job_id: str) -> str:
         """A job as it was submitted, as JSON text. Raises UnknownJob."""

@@ -88,20 +88,31 @@ class Launcher:
     ) -> None:
         core = self._core
         try:
+            await self._start_controller(job_id)
             plan = await self._prepare(job, job_id, number, restarts, placement)
+            await self._hand_over(job_id, plan)
         except (NotReserved, NotLaunched, NodeGone, RayError, TimeoutError, OSError) as error:
             why = str(error) or type(error).__name__
             await call_off(core, job_id, number, why)
             core.unplaceable[job_id] = (why, core.now_s() + _TRY_AGAIN_S)
-            return
         finally:
             core.doing.pop(job_id, None)
             self.under_way.pop(job_id, None)
+
+    async def _start_controller(self, job_id: str) -> None:
+        """Begin to start the job's controller, which takes longer than all the rest."""
+        await off_loop(ensure_controller, job_id)
+
+    async def _hand_over(self, job_id: str, plan: AttemptPlan) -> None:
+        """Give the plan to the controller; from here on only that can end the attempt."""
         try:
-            await hand_over(job_id, plan, self._nodes.own_node_id)
+            await hand_over(job_id, plan)
+            life = self._core.store.job(job_id).life
+            if life.state is JobState.STOPPING and life.attempt == plan.attempt:
+                await hand_over(job_id, plan, stopping=True)
         except (RayError, TimeoutError, ValueError) as error:
-            # The plan is in the store and may have arrived: only its controller can end it now.
-            _log.warning("attempt %d of %s not handed over yet: %s", number, job_id, error)
+            # It may have arrived all the same; `Recovery.tend` looks after it.
+            _log.warning("attempt %d of %s not handed over yet: %s", plan.attempt, job_id, error)
 
     async def _prepare(
         self, job: Job, job_id: str, number: int, restarts: int, placement: Placement
@@ -171,13 +182,12 @@ async def call_off(core: Core, job_id: str, number: int, why: str) -> None:
 async def hand_over(
     job_id: str,
     plan: AttemptPlan,
-    near_node_id: str,
     *,
     started: bool = False,
     stopping: bool = False,
 ) -> None:
     """Give an attempt to the job's controller, which is started where there is none."""
-    controller = await off_loop(ensure_controller, job_id, near_node_id)
+    controller = await off_loop(ensure_controller, job_id)
     call = controller.take_up.remote(plan.model_dump_json(), started, stopping)
     await within(call, _CONTROLLER_S)
 

@@ -10,6 +10,8 @@ from ..agents.attempt import NodeLaunch
 from .fault import Fault
 
 DAEMON_NAME = "railweave-daemon"
+# A sliver of the resource that Ray gives to its head node alone.
+ON_HEAD = {"node:__internal_head__": 0.001}
 
 
 def controller_name(job_id: str) -> str:
@@ -75,7 +77,8 @@ class Report(_Message):
 
 
 class Standing(_Message):
-    """What a controller is doing: its attempt (0: none), and what it has reported of it so far."""
+    """A controller: its process, its attempt (0: none), and what the daemon has heard of that."""
 
     attempt: int
+    pid: int = 0
     reported: tuple[Happened, ...] = ()

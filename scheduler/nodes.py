@@ -13,7 +13,7 @@ import ray
 from ray.exceptions import RayError
 
 from ..agents.attempt import Heartbeat, LogChunk, Refused
-from ..agents.fleet import Fleet, NodeAgent, ensure_agents, node_names
+from ..agents.fleet import Fleet, NodeAgent, ensure_agents, inventories, node_names
 from ..agents.heartbeat import HeartbeatBook
 from ..agents.inventory import DEVICE_RESOURCE, DeviceSource
 from .core import Core
@@ -49,7 +49,6 @@ class Nodes:
         self._core = core
         self.topology = Topology(core)
         self.on_lost: list[Callable[[str, str], Awaitable[None]]] = []
-        self.own_node_id: str = ray.get_runtime_context().get_node_id()
         missed = max(1, round(core.settings.silent_s / core.settings.heartbeat_s))
         self._book = HeartbeatBook(core.settings.heartbeat_s, missed)
         self._agents: dict[str, NodeAgent] = {}
@@ -137,8 +136,12 @@ class Nodes:
         return found
 
     def begin_probe(self) -> None:
-        """Measure the network between all nodes that have an agent."""
-        self.topology.begin_probe(self._agents)
+        """Measure the network between all nodes, once those that have just come have an agent."""
+        self.topology.begin_probe(self._settled_agents)
+
+    async def _settled_agents(self) -> dict[str, NodeAgent]:
+        await self._core.until(lambda: bool(self._agents) and not self._joining, _AGENT_START_S)
+        return dict(self._agents)
 
     # What happens to nodes
 
@@ -192,9 +195,9 @@ class Nodes:
                 new,
                 timeout_s=2 * _AGENT_START_S,
             )
+            told = await off_loop(inventories, fleet.agents, timeout_s=2 * _ANSWER_S)
+            self.topology.add(told, fleet.labels)
             for node, agent in fleet.agents.items():
-                told = await within(agent.actor.inventory.remote(), _ANSWER_S)
-                self.topology.add(told, agent.labels)
                 self._joined(node, agent)
             for node, why in fleet.failures.items():
                 _log.warning("no agent on %s: %s", node, why)
@@ -203,6 +206,7 @@ class Nodes:
         finally:
             for node in new:
                 self._joining.pop(node, None)
+            self._core.changed()
 
     def _joined(self, node: str, agent: NodeAgent) -> None:
         self._agents[node] = agent

@@ -141,7 +141,6 @@ class Recovery:
         await hand_over(
             job_id,
             AttemptPlan.model_validate(attempt.plan),
-            self._nodes.own_node_id,
             started=attempt.running_s is not None,
             stopping=stopping,
         )

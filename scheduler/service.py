@@ -15,7 +15,7 @@ from .client import Client
 from .connection import NoDaemon
 from .daemon import Daemon
 from .lifecycle import JobState
-from .messages import DAEMON_NAME, controller_name
+from .messages import DAEMON_NAME, ON_HEAD, controller_name
 from .settings import Settings
 from .views import DaemonStatus
 
@@ -51,7 +51,7 @@ def start_daemon(
                 lifetime="detached",
                 get_if_exists=True,
                 num_cpus=0,
-                resources={"node:__internal_head__": 0.001},
+                resources=ON_HEAD,
                 max_restarts=-1,
                 max_task_retries=0,
                 max_concurrency=1000,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -58,26 +58,22 @@ class Topology:
         """What a node told of itself when it joined."""
         return self._facts.inventories.get(node)
 
-    def add(self, found: NodeInventory, labels: Mapping[str, str]) -> None:
-        """Take a node in, or what has changed on it."""
-        known = self._facts.inventories.get(found.node)
-        if known == found and self._facts.labels.get(found.node) == dict(labels):
-            return
-        self._keep(
-            _Facts(
-                inventories={**self._facts.inventories, found.node: found},
-                labels={**self._facts.labels, found.node: dict(labels)},
-                measurements=self._facts.measurements,
-            )
+    def add(self, told: Sequence[NodeInventory], labels: Mapping[str, Mapping[str, str]]) -> None:
+        """Take nodes in, or what has changed on them."""
+        facts = _Facts(
+            inventories={**self._facts.inventories, **{each.node: each for each in told}},
+            labels={**self._facts.labels, **{node: dict(has) for node, has in labels.items()}},
+            measurements=self._facts.measurements,
         )
+        if facts != self._facts:
+            self._keep(facts)
 
-    def begin_probe(self, agents: Mapping[str, NodeAgent]) -> None:
+    def begin_probe(self, find_agents: Callable[[], Awaitable[dict[str, NodeAgent]]]) -> None:
         """Measure the network between these nodes; they alone are the cluster afterwards."""
-        if self.probing:
-            return
-        self._lines.clear()
-        self._probe_error = ""
-        self._probe = asyncio.create_task(self._measure(dict(agents)))
+        if not self.probing:
+            self._lines.clear()
+            self._probe_error = ""
+            self._probe = asyncio.create_task(self._measure(find_agents))
 
     async def progress(self, after: int, timeout_s: float) -> str:
         """The lines of the probe after the first `after`, as ProbeProgress in JSON."""
@@ -85,7 +81,8 @@ class Topology:
         found = ProbeProgress(self.probing, self._lines[after:], self._probe_error)
         return encode(found, ProbeProgress)
 
-    async def _measure(self, agents: dict[str, NodeAgent]) -> None:
+    async def _measure(self, find_agents: Callable[[], Awaitable[dict[str, NodeAgent]]]) -> None:
+        agents = await find_agents()
         loop = asyncio.get_running_loop()
 
         def tell(done: int, rounds: int, line: str) -> None:
@@ -133,8 +130,9 @@ class Topology:
             self.cluster = made.cluster
             store.put_document("cluster", made.cluster.to_data(), now_s)
             data: dict[str, Any] = {"notes": list(made.notes)}
-            count = len(made.cluster.nodes)
-            self._core.note("cluster", f"{count} nodes with devices are known", data=data)
+            nodes, devices = made.cluster.nodes, sum(node.devices for node in made.cluster.nodes)
+            message = f"the cluster has {devices} devices on {len(nodes)} nodes"
+            self._core.note("cluster", message, data=data)
             self._core.unplaceable.clear()
 
     def _say(self, line: str) -> None:
