@@ -34,18 +34,20 @@ from .records import AttemptRecord
 from .report import JobReport, write_report
 from .service import start_daemon
 
-# Ranks are numbered so that packing them in order makes every data-parallel ring cross the spine.
+# In this order, packing the ranks sends both the data-parallel rings and the pipeline over the
+# spine. There is a node more than the job needs.
 NODES = tuple(
     EmbeddedNode(name, 2, domains={"pod": pod})
     for name, pod in [
         ("n0", "east"),
         ("n1", "west"),
-        ("n2", "east"),
-        ("n3", "west"),
-        ("spare", "west"),
+        ("n2", "west"),
+        ("n3", "east"),
+        ("n4", "west"),
     ]
 )
 TP, PP, DP = 2, 2, 2
+BATCH = 8
 SAVE_EVERY = 20
 STEPS_BEYOND_CHECKPOINT = 3
 _POLL_S = 0.2
@@ -123,11 +125,10 @@ def run_demo(screen: Screen, report: Path, steps: int, keep: bool) -> DemoResult
         raise DemoFailed("an embedded cluster is running already; end it with: railweave down")
     with contextlib.ExitStack() as stack:
         pcg = stack.enter_context(_described(script, steps))
-        screen.phase(f"Ray cluster of {len(NODES)} nodes in two pods, on this machine")
+        screen.phase(f"A Ray cluster of {len(NODES)} nodes in two pods, on this machine")
         state_dir = home() / "embedded" if keep else None
-        cluster = EmbeddedCluster(NODES, state_dir=state_dir)
+        cluster = EmbeddedCluster(NODES, state_dir=state_dir).start(screen.say)
         stack.enter_context(cluster)
-        cluster.start(screen.say)
         cluster.use()
         result = _Demo(screen, cluster, script, pcg, steps).run(report, began_s)
         if keep:
@@ -141,7 +142,7 @@ def run_demo(screen: Screen, report: Path, steps: int, keep: bool) -> DemoResult
 @contextlib.contextmanager
 def _described(script: Path, steps: int) -> Iterator[subprocess.Popen[str]]:
     """Have the script print its communication graph, while the cluster starts."""
-    command = [sys.executable, os.fspath(script), *_degrees(), "--steps", str(steps), "--describe"]
+    command = [sys.executable, os.fspath(script), *_sizes(), "--steps", str(steps), "--describe"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         try:
             yield child
@@ -149,8 +150,9 @@ def _described(script: Path, steps: int) -> Iterator[subprocess.Popen[str]]:
             child.kill()
 
 
-def _degrees() -> list[str]:
-    return ["--tp", str(TP), "--dp", str(DP), "--pp", str(PP)]
+def _sizes() -> list[str]:
+    """The options of the script that decide what its ranks send."""
+    return ["--tp", str(TP), "--dp", str(DP), "--pp", str(PP), "--batch", str(BATCH)]
 
 
 class _Demo:
@@ -207,7 +209,7 @@ class _Demo:
         return PCG.parse(json.loads(text), f"{self._script.name} --describe")
 
     def _job(self, pcg: PCG) -> Job:
-        options = [*_degrees(), "--steps", str(self._steps), "--save-every", str(SAVE_EVERY)]
+        options = [*_sizes(), "--steps", str(self._steps), "--save-every", str(SAVE_EVERY)]
         return Job(
             name="train-gpt",
             entrypoint=("python", os.fspath(self._script), *options),
