@@ -71,6 +71,8 @@ class Connection:
             ray.init(
                 address=where, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR
             )
+            # Else the raylets' warnings would still be printed, into the output of commands.
+            ray._private.worker._worker_logs_enabled = False
         except (ConnectionError, RayError, ValueError) as error:
             raise NoCluster(f"cannot join the Ray cluster at {where}: {error}") from error
         return cls(owned=True)
