@@ -165,7 +165,7 @@ class Saves:
             if grid.rank == 0:
                 newest = checkpoint.latest(options.checkpoint_dir, world_size=dist.get_world_size())
                 for path, reason in newest.passed_over:
-                    print(f"passed_over={path} reason={reason!r}", flush=True)
+                    say(f"passed over {path}: {reason}")
                 agreed = [checkpoint.next_attempt(options.checkpoint_dir), newest.path or ""]
             dist.broadcast_object_list(agreed, src=0, device=grid.device)
         self.resume_from = str(agreed[1])
@@ -188,7 +188,7 @@ class Saves:
         optimizer.load(state["optimizer"])
         set_generator(state["generator"], self.grid.device)
         if self.grid.rank == 0:
-            print(f"resumed step={state['step']} from={self.resume_from}", flush=True)
+            say(f"resumed step={state['step']} from={self.resume_from}")
         return int(state["step"])
 
     def save(self, step: int, stage: Stage, optimizer: AdamW) -> None:
@@ -204,7 +204,7 @@ class Saves:
         self.checkpointer.save(step, state)
         if self.grid.rank == 0:
             path = self.checkpointer.commit(step, self.options.commit_timeout_s)
-            print(f"saved step={step} path={path}", flush=True)
+            say(f"saved step={step} path={path}")
             checkpoint.prune(
                 self.options.checkpoint_dir, self.options.keep, check=checkpoint.Check.SIZES
             )
@@ -247,6 +247,11 @@ def weights_sha256(stage: Stage, grid: Grid) -> str:
     return hashlib.sha256(replicas[:, 0].cpu().numpy().tobytes()).hexdigest()
 
 
+def say(line: str) -> None:
+    """One line of the log, with the wall-clock time."""
+    print(f"{line} time_s={time.time():.3f}", flush=True)
+
+
 def main() -> None:
     """Train from the newest checkpoint, or from nothing, to the last step."""
     options = arguments()
@@ -275,12 +280,12 @@ def main() -> None:
         shown = reported_loss(loss, grid)
         if shown is not None:
             took_s = time.monotonic() - began_s
-            print(f"step={step} loss={shown:.7f} hex={shown.hex()} took_s={took_s:.3f}", flush=True)
+            say(f"step={step} loss={shown:.7f} hex={shown.hex()} took_s={took_s:.3f}")
         if step % options.save_every == 0 or step == options.steps:
             saves.save(step, stage, optimizer)
     checksum = weights_sha256(stage, grid)
     if rank == 0:
-        print(f"done step={options.steps} weights_sha256={checksum}", flush=True)
+        say(f"done step={options.steps} weights_sha256={checksum}")
     dist.destroy_process_group()
 
 
