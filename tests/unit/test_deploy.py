@@ -48,6 +48,6 @@ def test_the_environment_file_turns_authentication_on_and_holds_no_token() -> No
 
 
 def test_the_page_names_verbs_that_exist() -> None:
-    named = set(re.findall(r"`?railweave ([a-z]+)", (DEPLOY / "README.md").read_text()))
+    named = set(re.findall(r"(?:`|\$ )railweave ([a-z]+)", (DEPLOY / "README.md").read_text()))
     for verb in named:
         assert CliRunner().invoke(railweave, [verb, "--help"]).exit_code == 0, verb
