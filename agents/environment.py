@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 # What Ray sets in its workers for itself; a rank is not one.
 _RAY_VARIABLES = re.compile(r"_*RAY_.*|__RAYLET.*|SPT_NOENV")
-_DEVICE_VARIABLES = frozenset(
+_WORKER_VARIABLES = frozenset(
     {
         "CUDA_VISIBLE_DEVICES",
         "ROCR_VISIBLE_DEVICES",
@@ -19,6 +19,10 @@ _DEVICE_VARIABLES = frozenset(
         "TPU_VISIBLE_CHIPS",
         "NEURON_RT_VISIBLE_CORES",
         "OMP_NUM_THREADS",
+        "PYTHONBREAKPOINT",
+        # Of the shell that started the raylet; ranks have a working directory of their own.
+        "PWD",
+        "OLDPWD",
     }
 )
 
@@ -32,7 +36,7 @@ def rank_environment(worker: Mapping[str, str], interpreter: str) -> dict[str, s
     kept = {
         name: value
         for name, value in worker.items()
-        if not _RAY_VARIABLES.fullmatch(name) and name not in _DEVICE_VARIABLES
+        if not _RAY_VARIABLES.fullmatch(name) and name not in _WORKER_VARIABLES
     }
     path = kept.get("PATH", os.defpath).split(os.pathsep)
     folder = os.path.dirname(interpreter)

@@ -14,7 +14,7 @@ from railweave.agents import journal
 from railweave.agents.attempt import NodeStatus
 from railweave.agents.logs import last_lines, read_chunk
 
-SHARED_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+SHARED_FOLDER = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture
@@ -92,6 +92,7 @@ def test_a_journal_that_was_cut_can_be_written_on(
     assert journal.read(path) == [*before, end]
 
 
+@settings(deadline=None)
 @given(stories())
 def test_a_status_follows_from_its_journal_and_grows_with_it(story: list[dict[str, Any]]) -> None:
     seqs = [status_of(story[:count])["seq"] for count in range(len(story) + 1)]

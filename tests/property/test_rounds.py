@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import networkx as nx
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from railweave.agents.rounds import all_pairs, hypercube, rounds
 
@@ -17,6 +17,7 @@ def assert_disjoint(found: list[list[tuple[int, int]]]) -> None:
         assert len(set(ends)) == len(ends)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 60))
 def test_few_nodes_meet_in_every_pair_exactly_once(count: int) -> None:
     found = all_pairs(range(count))
@@ -26,6 +27,7 @@ def test_few_nodes_meet_in_every_pair_exactly_once(count: int) -> None:
     assert len(found) == (0 if count < 2 else count - 1 + count % 2)
 
 
+@settings(deadline=None)
 @given(COUNTS)
 def test_many_nodes_are_all_joined_in_logarithmic_rounds(count: int) -> None:
     found = hypercube(range(count))
@@ -38,6 +40,7 @@ def test_many_nodes_are_all_joined_in_logarithmic_rounds(count: int) -> None:
     assert len(pairs) == len(set(pairs))
 
 
+@settings(deadline=None)
 @given(st.integers(2, 6), st.integers(2, 40))
 def test_ordered_by_domain_some_pairs_stay_inside_and_some_cross(size: int, domains: int) -> None:
     names = [(domain, node) for domain in range(domains) for node in range(size)]
@@ -45,6 +48,7 @@ def test_ordered_by_domain_some_pairs_stay_inside_and_some_cross(size: int, doma
     assert crossing == {True, False}
 
 
+@settings(deadline=None)
 @given(COUNTS, st.integers(0, 40))
 def test_the_size_decides_between_all_pairs_and_few_rounds(count: int, limit: int) -> None:
     names = [f"n{i}" for i in range(count)]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from railweave.agents.assemble import Assembly, PairMeasurement, assemble_cluster
 from railweave.agents.heartbeat import HeartbeatBook
@@ -217,6 +217,7 @@ def test_an_assembled_cluster_is_a_cluster_file(tmp_path: Path) -> None:
     assert Cluster.load(tmp_path / "cluster.yaml") == cluster
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 1)), min_size=1))
 def test_labels_that_nest_by_construction_always_assemble(
     places: list[tuple[int, int, int]],

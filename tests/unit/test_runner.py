@@ -331,6 +331,8 @@ def test_ranks_inherit_nothing_that_ray_set_for_its_worker() -> None:
         "__RAYLET_X": "1",
         "CUDA_VISIBLE_DEVICES": "",
         "OMP_NUM_THREADS": "1",
+        "PYTHONBREAKPOINT": "ray.util.rpdb.set_trace",
+        "PWD": "/where/the/raylet/was/started",
         "ARRAY_SIZE": "4",
     }
     assert rank_environment(worker, "/opt/venv/bin/python") == {
