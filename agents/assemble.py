@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -56,7 +57,8 @@ def assemble_cluster(
 
     labels: Ray's labels by node name. tier_order: the labelled tiers, nearest first; by default
     those with most domains come first. Nodes without devices are measured but left out of the
-    file. Raises InvalidInput naming the nodes whose domains do not nest.
+    file, where the others stand by name. Raises InvalidInput naming the nodes whose domains do not
+    nest.
     """
     nodes = [inventory.node for inventory in inventories]
     tiers = order_tiers(nodes, labels, tier_order)
@@ -67,7 +69,9 @@ def assemble_cluster(
     notes: list[str] = []
     numbers = _tier_numbers([*tiers, SPINE], domains, measurements, labels, inventories, notes)
     found = [_node(inventory, domains[inventory.node], notes) for inventory in inventories]
-    with_devices = tuple(node for node in found if node is not None)
+    with_devices = tuple(
+        sorted((node for node in found if node is not None), key=lambda node: _natural(node.name))
+    )
     if not with_devices:
         fix = (
             "start a node with GPUs, or declare devices with "
@@ -78,6 +82,11 @@ def assemble_cluster(
     rails = _rails([i for i in inventories if i.node in taken], notes)
     cluster = Cluster(name=name, tiers=numbers, rails=rails, nodes=with_devices)
     return Assembly(cluster, tuple(notes))
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """A sort key by which `n2` comes before `n10`."""
+    return [(int(p), "") if p.isdecimal() else (-1, p) for p in re.split(r"([0-9]+)", name)]
 
 
 def order_tiers(

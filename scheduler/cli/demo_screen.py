@@ -60,9 +60,6 @@ class LiveScreen:
     """Phases with their times, the last events of the current one, and training as a bar."""
 
     def __init__(self, console: Console) -> None:
-        self._live = Live(
-            console=console, refresh_per_second=8, get_renderable=self._drawn, transient=False
-        )
         self._done: list[tuple[str, float]] = []
         self._title = ""
         self._since_s = time.monotonic()
@@ -70,6 +67,7 @@ class LiveScreen:
         self._training: tuple[int, int, int, float | None] | None = None
         self._spinner = Spinner("dots")
         self._failed = False
+        self._live = Live(console=console, refresh_per_second=8, get_renderable=self._drawn)
 
     def __enter__(self) -> Self:
         self._live.start()

@@ -80,6 +80,12 @@ def test_a_tiers_numbers_are_medians_over_the_pairs_that_meet_there() -> None:
     assert found.notes == ()
 
 
+def test_nodes_stand_in_the_order_in_which_people_number_them() -> None:
+    inventories = [node(name) for name in ("n10", "spare", "n2", "n1", "m-3")]
+    cluster = assemble_cluster(inventories, [], {}).cluster
+    assert [each.name for each in cluster.nodes] == ["m-3", "n1", "n2", "n10", "spare"]
+
+
 def test_an_order_given_by_the_operator_is_kept() -> None:
     labels = domains(a="rack:r0 row:w0", b="rack:r0 row:w0", c="rack:r1 row:w1")
     inventories = [node(name) for name in labels]
