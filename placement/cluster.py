@@ -9,23 +9,16 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from .accelerators import CATALOG, Accelerator
 from .errors import InvalidInput, Problem
-from .files import dump, parse_text, read_data, validated, without_notes
-from .quantities import NonNegative, Positive
+from .explained import Explained
+from .files import Notes, dump, parse_text, read_data, validated, without_notes
+from .quantities import DeviceCount, Index, Name, NonNegative, Positive, RailCount
 
 FORMAT: Final = "railweave.cluster/1"
 NODE_TIER = "node"
-
-# YAML reads `pod: 1` as a number; an identifier is text whatever it looks like.
-Name = Annotated[
-    str,
-    BeforeValidator(lambda v: str(v) if isinstance(v, int) and not isinstance(v, bool) else v),
-    Field(min_length=1),
-]
-Notes = BeforeValidator(without_notes)
 
 
 class NodeState(StrEnum):
@@ -62,7 +55,7 @@ class Tier(BaseModel):
     name: Name
     bandwidth: Positive
     latency: NonNegative
-    oversubscription: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
+    oversubscription: Annotated[Positive, Field(ge=1)] = 1.0
     scale_up: bool = False
 
 
@@ -73,10 +66,10 @@ class Node(BaseModel):
 
     name: Name
     accelerator: Name
-    devices: int = Field(ge=0)
-    domains: dict[str, Name] = {}
+    devices: DeviceCount
+    domains: dict[Name, Name] = {}
     state: NodeState = NodeState.FREE
-    free_devices: tuple[int, ...] | None = None
+    free_devices: tuple[Index, ...] | None = None
 
     @property
     def usable_devices(self) -> tuple[int, ...]:
@@ -88,16 +81,14 @@ class Node(BaseModel):
         return tuple(sorted(self.free_devices))
 
 
-class Cluster(BaseModel):
+class Cluster(Explained):
     """A cluster as placement sees it. `load` and `parse` build it and explain every fault."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     format: Literal["railweave.cluster/1"] = FORMAT
     name: Name
-    accelerators: dict[str, Accelerator] = {}
-    tiers: Annotated[tuple[Tier, ...], Field(min_length=1)]
-    rails: int = Field(default=1, ge=1)
+    accelerators: dict[Name, Annotated[Accelerator, Notes]] = Field(default_factory=dict)
+    tiers: Annotated[tuple[Annotated[Tier, Notes], ...], Field(min_length=1)]
+    rails: RailCount = 1
     cross_rail: CrossRail = CrossRail.NVLINK
     nodes: tuple[Annotated[Node, Notes], ...]
 
@@ -110,7 +101,7 @@ class Cluster(BaseModel):
     def _consistent(self) -> Self:
         problems = [*_tier_problems(self), *_node_problems(self), *_nesting_problems(self)]
         if problems:
-            raise InvalidInput("cluster", problems)
+            raise InvalidInput("Cluster", problems)
         return self
 
     @classmethod

@@ -135,7 +135,11 @@ def _add_node(graph: CTG, cluster: Cluster, node: Node) -> None:
         (tier.bandwidth for tier in cluster.tiers if not tier.scale_up), cluster.tiers[0].bandwidth
     )
     for rail in range(cluster.rails):
-        graph.add_node(nic_id(node.name, rail), kind="nic", node=node.name, rail=rail)
+        nic = nic_id(node.name, rail)
+        graph.add_node(nic, kind="nic", node=node.name, rail=rail)
+        if rail >= node.devices:
+            # No device is next to it, but all may send through it.
+            _link(graph, nic, inside, "host", nic_rate, 0.0)
     for index in range(node.devices):
         device, rail = device_id(node.name, index), index % cluster.rails
         graph.add_node(

@@ -219,7 +219,8 @@ def _draw_arcs(svg: Svg, boxes: Sequence[Box], crossings: list[Crossing], y: flo
         width = 1.5 + 6.5 * (crossing.bytes / most) ** 0.5
         svg.arc((left, y), (right, y), lift, "flow", width=width, tip=tip)
         if len(labels) < MOST_FLOWS_LABELLED:
-            labels.append(((left + right) / 2, y - lift, bytes_text(crossing.bytes)))
+            above = y - lift - (10 if first == second else 0)
+            labels.append(((left + right) / 2, above, bytes_text(crossing.bytes)))
     taken: list[tuple[float, float, float]] = []
     for x, at, text in labels:
         half = text_width(text) * BOLD / 2 + 3

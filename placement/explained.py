@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import difflib
+from reprlib import Repr
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from .errors import InvalidInput, Problem
+
+_REPR = Repr()
+_REPR.maxlevel, _REPR.maxstring, _REPR.maxother, _REPR.maxlong = 3, 60, 60, 60
 
 
 class Explained(BaseModel):
@@ -22,6 +26,16 @@ class Explained(BaseModel):
             kind = type(self)
             raise InvalidInput(kind.__name__, problems_of(error, kind)) from None
 
+    # Marked as pydantic marks its own: data nested in other models is validated without this
+    # method, so that each fault keeps its place.
+    __init__.__dict__["__pydantic_base_init__"] = True
+
+
+def shown(value: Any) -> str:
+    """A value as it may stand in an error: short, however large or deep it is."""
+    text = _REPR.repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
 
 def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
     """What a pydantic error found in input for `model`, each with its place."""
@@ -33,14 +47,17 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]
             problems.extend(_inside(place, problem) for problem in wrapped.problems)
             continue
         kind, value = item["type"], item.get("input")
-        if kind == "missing":
+        if kind == "invalid_key" or item["loc"][-1:] == ("[key]",):
+            around = item["loc"][:-2] if item["loc"][-1] == "[key]" else item["loc"][:-1]
+            fix = "a key must be text; put quotes around it"
+            problems.append(Problem(place_text(around), f"the key {shown(item['loc'][-1])}", fix))
+        elif kind == "missing":
             problems.append(Problem(place, "missing", "add it"))
         elif kind == "extra_forbidden":
             problems.append(Problem(place, "unknown key", _key_hint(model, item["loc"])))
         else:
-            shown = repr(value)
-            shown = shown if len(shown) <= 60 else shown[:57] + "..."
-            problems.append(Problem(place, f"found {shown}", f"needed: {item['msg']}"))
+            needed = str(wrapped) if isinstance(wrapped, ValueError) else item["msg"]
+            problems.append(Problem(place, f"found {shown(value)}", f"needed: {needed}"))
     return problems
 
 

@@ -4,20 +4,46 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from .errors import InvalidInput, Problem
-from .explained import problems_of
+from .explained import problems_of, shown
 
 Model = TypeVar("Model", bound=BaseModel)
 
 _Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Dumper: type[yaml.SafeDumper] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_MERGE = "tag:yaml.org,2002:merge"
+
+# What plain YAML text means, as in YAML 1.2: by the older rules that PyYAML follows, a node named
+# 0010 would be 8, one named 12:30 would be 750, one named "no" would be false, and 25e9 is text.
+_PLAIN = (
+    ("null", r"~|null|Null|NULL|", "~nN\0"),
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("int", r"0|-?[1-9][0-9]*", "-0123456789"),
+    (
+        "float",
+        r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|-?\.[0-9]+(?:[eE][-+]?[0-9]+)?"
+        r"|-?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+        "-.0123456789",
+    ),
+    ("merge", r"<<", "<"),
+)
+
+
+def _use_plain_rules(kind: type[yaml.SafeLoader] | type[yaml.SafeDumper]) -> None:
+    kind.yaml_implicit_resolvers = {}
+    for name, pattern, first in _PLAIN:
+        letters: list[str | None] = ["" if letter == "\0" else letter for letter in first]
+        tag = f"tag:yaml.org,2002:{name}"
+        kind.add_implicit_resolver(tag, re.compile(f"^(?:{pattern})$"), letters)
 
 
 class _UniqueKeyLoader(_Loader):  # type: ignore[misc, valid-type]
@@ -26,6 +52,8 @@ class _UniqueKeyLoader(_Loader):  # type: ignore[misc, valid-type]
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
+            if key_node.tag == _MERGE:
+                continue
             key = self.construct_object(key_node, deep=True)
             try:
                 repeated = key in seen
@@ -40,6 +68,14 @@ class _UniqueKeyLoader(_Loader):  # type: ignore[misc, valid-type]
             seen.add(key)
         mapping: dict[Any, Any] = super().construct_mapping(node, deep)
         return mapping
+
+
+class _PlainDumper(_Dumper):  # type: ignore[misc, valid-type]
+    """Safe YAML that quotes what the loader above would not read back as text."""
+
+
+_use_plain_rules(_UniqueKeyLoader)
+_use_plain_rules(_PlainDumper)
 
 
 def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -78,8 +114,10 @@ def parse_text(text: str, source: str) -> Any:
         place = f"line {mark.line + 1} column {mark.column + 1}" if mark else ""
         found = f"not YAML: {error.problem or error.context or 'it cannot be read'}"
         raise InvalidInput(source, [Problem(place, found, "mend the text there")]) from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        problem = Problem("", f"not YAML: {error}", "give plain YAML or JSON text")
+    except Exception as error:
+        # The constructors of YAML's own types raise whatever they trip over.
+        found = f"not YAML: {type(error).__name__} {str(error)[:200]}".strip()
+        problem = Problem("", found, "give plain YAML or JSON text")
         raise InvalidInput(source, [problem]) from error
 
 
@@ -87,15 +125,15 @@ def read_data(path: str | os.PathLike[str]) -> Any:
     """Plain data of a JSON or YAML file. Raises InvalidInput when it cannot be read or parsed."""
     source = os.fspath(path)
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         problem = Problem(f"byte {error.start}", "not UTF-8 text", "save it as UTF-8 YAML or JSON")
         raise InvalidInput(source, [problem]) from error
-    except OSError as error:
-        problem = Problem(
-            "", f"cannot be read: {error.strerror}", "give the path of a readable file"
-        )
-        raise InvalidInput(source, [problem]) from error
+    except (OSError, ValueError) as error:
+        found = f"cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise InvalidInput(
+            source, [Problem("", found, "give the path of a readable file")]
+        ) from error
     return parse_text(text, source)
 
 
@@ -112,8 +150,8 @@ def validated(model: type[Model], data: Any, source: str, expected_format: str) 
         )
     found = data.get("format")
     if found != expected_format:
-        shown = "no format" if found is None else f"format {found!r}"
-        raise InvalidInput(source, [Problem("format", shown, f"this must be {expected_format!r}")])
+        have = "no format" if found is None else f"format {shown(found)}"
+        raise InvalidInput(source, [Problem("format", have, f"this must be {expected_format!r}")])
     try:
         return model.model_validate(data)
     except ValidationError as error:
@@ -125,6 +163,10 @@ def without_notes(data: Any) -> Any:
     if isinstance(data, Mapping):
         return {k: v for k, v in data.items() if not (isinstance(k, str) and k.startswith("x-"))}
     return data
+
+
+Notes = BeforeValidator(without_notes)
+"""Lets the author of a file keep notes in the object so annotated."""
 
 
 def write_text_atomically(path: str | os.PathLike[str], text: str) -> None:
@@ -146,7 +188,9 @@ def write_text_atomically(path: str | os.PathLike[str], text: str) -> None:
 def dump(data: Any, path: str | os.PathLike[str]) -> None:
     """Write plain data as YAML when the name ends in .yaml or .yml, as JSON otherwise."""
     if Path(path).suffix in (".yaml", ".yml"):
-        text = yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=120)
+        text = yaml.dump(
+            data, Dumper=_PlainDumper, sort_keys=False, default_flow_style=None, width=120
+        )
     else:
         text = json.dumps(data, allow_nan=False, indent=1) + "\n"
     write_text_atomically(path, text)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from .errors import InvalidInput, Problem
-from .files import dump, parse_text, read_data, validated, without_notes
-from .quantities import NonNegative
+from .explained import Explained
+from .files import Notes, dump, parse_text, read_data, validated, without_notes
+from .quantities import Index, Name, NonNegative, RankCount
 
 FORMAT: Final = "railweave.pcg/1"
 
@@ -61,9 +62,9 @@ class Group(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str = Field(min_length=1)
+    name: Name
     op: Op
-    ranks: tuple[int, ...] = Field(min_length=1)
+    ranks: tuple[Index, ...] = Field(min_length=1)
     bytes: NonNegative
     algorithm: Algorithm = Algorithm.AUTO
 
@@ -82,19 +83,17 @@ class Requirement(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    ranks: tuple[int, ...] = Field(min_length=1)
-    accelerator: str = Field(min_length=1)
+    ranks: tuple[Index, ...] = Field(min_length=1)
+    accelerator: Name
 
 
-class PCG(BaseModel):
+class PCG(Explained):
     """Ranks 0..world_size-1 and their communication groups. Build it with `load` or `parse`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     format: Literal["railweave.pcg/1"] = FORMAT
-    world_size: int = Field(ge=1)
-    groups: tuple[Group, ...]
-    requires: tuple[Requirement, ...] = ()
+    world_size: RankCount
+    groups: tuple[Annotated[Group, Notes], ...]
+    requires: tuple[Annotated[Requirement, Notes], ...] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -105,7 +104,7 @@ class PCG(BaseModel):
     def _consistent(self) -> Self:
         problems = [*_group_problems(self), *_requirement_problems(self)]
         if problems:
-            raise InvalidInput("pcg", problems)
+            raise InvalidInput("PCG", problems)
         return self
 
     @classmethod

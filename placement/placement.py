@@ -6,13 +6,12 @@ import json
 import math
 import os
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from .cluster import Name
 from .files import read_data, validated, write_text_atomically
-from .quantities import NonNegative
+from .quantities import Index, Name, NonNegative
 
 FORMAT = "railweave.placement/1"
 
@@ -90,10 +89,10 @@ class _Record(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     format: str
-    devices: list[tuple[Name, int]]
+    devices: list[tuple[Name, Annotated[Index, Field(ge=0)]]]
     traffic_bytes: dict[str, NonNegative] = Field(min_length=1)
     lower_bound_bytes: NonNegative
-    gap: float | None
+    gap: NonNegative | None = None
     proved_optimal: bool
     method: str = ""
     notes: list[str] = []

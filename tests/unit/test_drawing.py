@@ -212,9 +212,9 @@ def test_large_fabrics_keep_every_node_or_sum_up_their_domains() -> None:
 def test_two_thousand_nodes_are_drawn_in_about_a_second() -> None:
     cluster = occupied(clos_8_rail(100), 0.3, seed=3)
     pcg = job(tp=8, pp=4, dp=256)
-    start = time.perf_counter()
+    start = time.process_time()
     svg = draw_placement(pcg, cluster, packed(cluster, 8192))
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
     assert len(svg) < 500_000
 
 

@@ -233,6 +233,6 @@ def test_sixteen_thousand_ranks_in_fifty_thousand_groups_take_well_under_a_secon
 
 
 def _seconds(action: object) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     action()  # type: ignore[operator]
-    return time.perf_counter() - start
+    return time.process_time() - start

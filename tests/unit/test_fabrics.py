@@ -167,7 +167,7 @@ def test_nodes_that_were_not_free_stay_as_they_are() -> None:
 
 
 def test_sixteen_thousand_devices_and_their_graph_take_seconds_at_most() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     graph = build_ctg(clos_8_rail())
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 3
     assert sum(data["kind"] == "device" for _, data in graph.nodes(data=True)) == 16_000

@@ -378,8 +378,8 @@ def test_sixteen_thousand_ranks_build_in_about_a_second() -> None:
     workload = Workload(
         model=model, parallelism=Parallelism(tp=8, pp=16, dp=128), global_batch=1536
     )
-    start = time.perf_counter()
+    start = time.process_time()
     pcg = build_pcg(workload)
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
     assert pcg.world_size == 16_384
     assert len(pcg.groups) == 2 * 2048 + 2 * 15 * 1024 + 2 * 128 + 1024
