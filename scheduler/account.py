@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import zip_longest
 
 from ..agents.checkpoint_manifest import parse_step_folder
+from .lifecycle import JobState
 from .progress import Progress
 from .records import AttemptRecord, JobRecord
 
@@ -95,7 +95,7 @@ def recoveries(
 ) -> list[Recovery]:
     """Every fault of a job, first to last, with what it cost."""
     found = []
-    for attempt, after in zip_longest(attempts, attempts[1:]):
+    for attempt, after in _with_next(attempts):
         if attempt.fault_seen_s is None:
             continue
         cause = attempt.cause or {}
@@ -136,32 +136,49 @@ def phases(
     end_s = max(job.submitted_s, now_s if job.ended_s is None else job.ended_s)
     spans = _Spans(job.submitted_s, end_s)
     kind = PhaseKind.QUEUED
-    for attempt, after in zip_longest(attempts, attempts[1:]):
-        number = attempt.number
-        spans.until(attempt.started_s, kind, number)
-        fault_s = attempt.fault_seen_s
-        broke_s = _first(happened_s(attempt, marks), fault_s, attempt.ended_s, end_s)
-        spans.until(_first(attempt.running_s, broke_s), PhaseKind.LAUNCHING, number)
-        if attempt.running_s is not None:
-            done = progress.of(number)
-            if done:
-                first_s = _first(done[0].time_s, attempt.running_s)
-            else:
-                first_s = broke_s if progress.samples else attempt.running_s
-            spans.until(first_s, PhaseKind.STARTING, number)
-            kept_s = _kept_until(attempt, after, progress) if fault_s is not None else None
-            if kept_s is not None:
-                spans.until(min(kept_s, broke_s), PhaseKind.TRAINING, number)
-                spans.until(broke_s, PhaseKind.LOST, number)
-            spans.until(broke_s, PhaseKind.TRAINING, number)
-        if fault_s is not None:
-            spans.until(fault_s, PhaseKind.UNNOTICED, number)
-        # A cancelled job is stopped without a fault; a finished one has nothing left to stop.
-        spans.until(_first(attempt.stopped_s, attempt.ended_s, end_s), PhaseKind.STOPPING, number)
+    for attempt, after in _with_next(attempts):
+        spans.until(attempt.started_s, kind, attempt.number)
+        # The attempt's own end is told by a node, a little before the job's is written down.
+        ends_job = after is None and _ended_with(job, attempt)
+        over_s = end_s if ends_job else _first(attempt.ended_s, end_s)
+        broke_s = _first(happened_s(attempt, marks), attempt.fault_seen_s, over_s)
+        _until_broken(spans, attempt, after, progress, broke_s)
+        if attempt.fault_seen_s is not None:
+            spans.until(attempt.fault_seen_s, PhaseKind.UNNOTICED, attempt.number)
+        spans.until(
+            max(over_s, _first(attempt.stopped_s, over_s)), PhaseKind.STOPPING, attempt.number
+        )
         kind = PhaseKind.PLACING
-    following = attempts[-1].number + 1 if attempts else 1
-    spans.until(end_s, kind, following)
+    newest = attempts[-1].number if attempts else 0
+    # What an ended job waited for at last never became an attempt.
+    spans.until(end_s, kind, newest if newest and job.ended_s is not None else newest + 1)
     return spans.found
+
+
+def _until_broken(
+    spans: _Spans,
+    attempt: AttemptRecord,
+    after: AttemptRecord | None,
+    progress: Progress,
+    broke_s: float,
+) -> None:
+    number = attempt.number
+    spans.until(_first(attempt.running_s, broke_s), PhaseKind.LAUNCHING, number)
+    if attempt.running_s is None:
+        return
+    done = progress.of(number)
+    if done:
+        first_s = _first(done[0].time_s, attempt.running_s)
+    else:
+        first_s = broke_s if progress.samples else attempt.running_s
+    spans.until(min(first_s, broke_s), PhaseKind.STARTING, number)
+    kept_s = None
+    if attempt.fault_seen_s is not None:
+        kept_s = _kept_until(attempt, after, progress)
+    if kept_s is not None:
+        spans.until(min(kept_s, broke_s), PhaseKind.TRAINING, number)
+        spans.until(broke_s, PhaseKind.LOST, number)
+    spans.until(broke_s, PhaseKind.TRAINING, number)
 
 
 def totals(spans: Sequence[Phase]) -> dict[PhaseKind, float]:
@@ -180,6 +197,21 @@ def happened_s(attempt: AttemptRecord, marks: Sequence[Mark]) -> float | None:
     times = [mark.time_s for mark in marks] + ([float(told)] if told is not None else [])
     within = [t for t in times if attempt.started_s <= t <= attempt.fault_seen_s]
     return min(within, default=None)
+
+
+def _with_next(
+    attempts: Sequence[AttemptRecord],
+) -> Iterator[tuple[AttemptRecord, AttemptRecord | None]]:
+    """Every attempt with the one after it."""
+    for index, attempt in enumerate(attempts):
+        yield attempt, attempts[index + 1] if index + 1 < len(attempts) else None
+
+
+def _ended_with(job: JobRecord, attempt: AttemptRecord) -> bool:
+    """Whether the end of its last attempt was the end of the job, not waiting for another."""
+    if job.ended_s is None or job.state is JobState.SUCCEEDED:
+        return job.ended_s is not None
+    return attempt.fault_seen_s is None or job.life.faults > job.life.max_restarts
 
 
 def _kept_until(

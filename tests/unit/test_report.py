@@ -314,6 +314,22 @@ def test_the_time_of_a_recovered_job_is_split_as_it_was_spent() -> None:
     assert sum(spent.values()) == pytest.approx(60)
 
 
+def test_the_end_of_a_job_is_the_end_of_its_last_attempt_and_not_the_wait_for_another() -> None:
+    report = recovered()
+    cut = replace(report.attempts[1], ended_s=T0 + 59.9)  # told by a node, written down later
+    found = phases(report.job, [report.attempts[0], cut], report.progress, [], T0 + 61)
+    assert (found[-1].kind, found[-1].attempt) == (PhaseKind.TRAINING, 2)
+    broken = replace(cut, fault_seen_s=T0 + 50, stopped_s=T0 + 52, ended_s=T0 + 52)
+    for faults, kind in ((4, PhaseKind.STOPPING), (2, PhaseKind.PLACING)):
+        life = Life(JobState.FAILED, attempt=2, faults=faults, max_restarts=3)
+        failed = replace(report.job, life=life)
+        found = phases(failed, [report.attempts[0], broken], report.progress, [], T0 + 61)
+        assert (found[-1].kind, found[-1].attempt, found[-1].end_s) == (kind, 2, T0 + 60)
+    waiting = replace(report.job, life=Life(JobState.RECOVERING), ended_s=None)
+    found = phases(waiting, report.attempts[:1], report.progress, [], T0 + 30)
+    assert (found[-1].kind, found[-1].attempt) == (PhaseKind.PLACING, 2)
+
+
 def test_a_fault_whose_time_nobody_knows_has_no_time_to_detect() -> None:
     report = recovered()
     (fault,) = recoveries(report.attempts, Progress())
