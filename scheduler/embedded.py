@@ -345,6 +345,8 @@ class EmbeddedCluster:
             "RAY_prestart_worker_first_driver": "false",
             "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
             "RAY_USAGE_STATS_ENABLED": "0",
+            # A crowded machine takes longer than the 30 s that Ray gives a raylet by default.
+            "RAY_raylet_start_wait_time_s": "120",
             "PYTHONUNBUFFERED": "1",
         }  # fmt: skip
 
