@@ -21,7 +21,7 @@ from waiting import wait_until
 pytest.importorskip("torch")
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "train_gpt.py"
-DEADLINE_S = 120
+DEADLINE_S = 240
 SMALL = (
     *("--layers", "4", "--hidden", "32", "--heads", "4"),
     *("--seq", "32", "--batch", "24", "--micro-batches", "3"),
