@@ -45,7 +45,11 @@ def test_the_page_on_checkpoints_runs_as_it_stands(
     monkeypatch.setenv("RAILWEAVE_CHECKPOINT_DIR", str(tmp_path))
     model = torch.nn.Linear(3, 2)
     scope: dict[str, Any] = {
-        "torch": torch, "os": os, "model": model, "step": 7, "directory": str(tmp_path),
+        "torch": torch,
+        "os": os,
+        "model": model,
+        "step": 7,
+        "directory": str(tmp_path),
         "optimizer": torch.optim.AdamW(model.parameters()),
     }
     exec(save, scope)
