@@ -52,7 +52,8 @@ def place_exactly(fabric: Fabric, demand: Demand, start: Ints, budget: Budget) -
     bound = 0.0
     for level in range(fabric.levels - 1, -1, -1):
         cost = round(_cost(scaled, fabric.domain[level][node]))
-        if cost > 0:
+        alone = all(int(d.capacity.sum()) <= 1 for d in at_level(tree, level))
+        if cost > 0 and not alone:
             if demand.ranks * len(at_level(tree, level)) > MOST_CHOICES or budget.spent():
                 break
             model = _LevelModel(fabric, scaled, tree, level, best_costs)

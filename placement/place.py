@@ -7,12 +7,19 @@ from .budget import Budget
 from .cluster import Cluster
 from .cuts import fewer_bytes
 from .evaluate import evaluate
-from .exact import ExactResult, place_exactly
+from .exact import place_exactly
 from .feasibility import check_feasible
+from .group_bound import group_bound
 from .index import Demand, Fabric
+from .large import place_large
 from .packing import pack_in_order
 from .pcg import PCG
 from .placement import Placement
+
+MOST_EXACT_RANKS = 40
+"""Jobs of at most so many ranks go to the exact model first."""
+PROOF_TOLERANCE = 1e-8
+"""Relative excess over the bound that rounding explains."""
 
 
 def place(pcg: PCG, cluster: Cluster, time_limit_s: float = 1.0, seed: int = 0) -> Placement:
@@ -26,16 +33,24 @@ def place(pcg: PCG, cluster: Cluster, time_limit_s: float = 1.0, seed: int = 0) 
     fabric = Fabric.of(cluster)
     demand = Demand.of(pcg, fabric.kinds)
     check_feasible(pcg, fabric, demand)
-    start = pack_in_order(fabric, demand)
-    if fabric.rail is None:
-        result = place_exactly(fabric, demand, start, budget)
-    elif exact_rails.fits(fabric, demand):
-        result = exact_rails.place_exactly_on_rails(fabric, demand, start, budget)
-    else:
-        result = ExactResult(start, 0, 0.0)
-    slots = result.slots if fewer_bytes(fabric, demand, result.slots, start) else start
-    devices = fabric.devices(slots)
+    best = pack_in_order(fabric, demand)
+    bound = group_bound(fabric, demand)
+    levels_proved, method = 0, "packing"
+    if fabric.rail is not None and exact_rails.fits(fabric, demand):
+        exact = exact_rails.place_exactly_on_rails(fabric, demand, best, budget)
+        best, levels_proved, method = exact.slots, exact.proved_levels, "exact"
+        bound = max(bound, exact.bound_bytes)
+    elif fabric.rail is None and demand.ranks <= MOST_EXACT_RANKS:
+        exact = place_exactly(fabric, demand, best, budget)
+        best, levels_proved, method = exact.slots, exact.proved_levels, "exact"
+        bound = max(bound, exact.bound_bytes)
+    if levels_proved < fabric.levels:
+        large = place_large(fabric, demand, budget, seed)
+        bound = max(bound, large.bound_bytes)
+        if fewer_bytes(fabric, demand, large.slots, best):
+            best, method = large.slots, large.method
+    devices = fabric.devices(best)
     traffic = evaluate(pcg, cluster, devices).traffic_bytes
-    proved = result.proved_levels > 0
-    bound = traffic[cluster.spine] if proved else min(result.bound_bytes, traffic[cluster.spine])
-    return Placement(devices, traffic, bound, proved, "exact" if proved else "search")
+    spine = traffic[cluster.spine]
+    proved = levels_proved > 0 or spine <= bound * (1 + PROOF_TOLERANCE)
+    return Placement(devices, traffic, spine if proved else min(bound, spine), proved, method)

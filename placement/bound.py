@@ -1,0 +1,246 @@
+"""A lower bound on what any spread of classes over domains costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from .compiled import compiled
+from .counts import Counts
+from .index import Floats, Ints
+
+SAFETY = 1e-9
+"""Relative allowance for rounding, taken off every bound."""
+CELLS_PER_WORK = 100_000_000
+"""Table cells counted as one unit of work."""
+_FAR = 1e300
+_PATIENCE = 4
+
+
+def bound_work(problem: Counts) -> float:
+    """Work of one step of `spread_bound`."""
+    rooms = np.unique(np.minimum(problem.room, problem.height.sum()))
+    height = int(problem.height.max(initial=0))
+    cells = (rooms + 1) * (np.minimum(rooms, height) + 1) * problem.classes
+    knapsack = float(problem.height.sum()) * float(problem.room.max(initial=0)) * problem.domains
+    return float(cells.sum() + knapsack) / CELLS_PER_WORK
+
+
+@dataclass
+class _Prices:
+    """Prices of what is relaxed.
+
+    whole: for each unit of a class. parts: for how often a class counts as touched, a domain that
+    holds all of it twice and one that holds a part once; every class is touched twice or more.
+    """
+
+    whole: Floats
+    parts: Floats
+
+
+def spread_bound(problem: Counts, found: float, work: float) -> float:
+    """A number no spread can cost less than, up to the same constant as `Counts.bytes_of`.
+
+    Lagrangian: that each class is placed completely is priced; that all classes together are, that
+    each domain has one column within its room, and what a column costs, are kept exactly. Each
+    domain's table (least priced cost by units used, over the chain) is joined by a knapsack over
+    the domains. Any prices give a valid bound; subgradient steps towards `found`, the cost of a
+    known spread, look for good ones. What kinds need is left out, which only lowers the bound.
+    """
+    scale = float(max(np.abs(problem.cost).max(), np.abs(problem.link).max()))
+    if scale == 0.0 or problem.domains == 0:
+        return 0.0
+    step_work = bound_work(problem)
+    steps = int(work / step_work)
+    relaxed = _Relaxed(problem, scale)
+    target = found / scale
+    best, prices = -np.inf, _Prices(np.zeros(problem.classes), np.zeros(problem.classes))
+    share = problem.cost[:, 1] / scale if problem.cost.shape[1] > 1 else prices.parts
+    for part in (0.0, 0.5, 0.9, 0.25)[: max(1, steps // 4)]:
+        trial = _Prices(np.zeros(problem.classes), part * np.maximum(share, 0.0))
+        value, _ = relaxed.value(trial)
+        if value > best:
+            best, prices = value, trial
+    best = max(best, relaxed.climbed(prices, target, steps))
+    return (best - SAFETY * abs(best)) * scale
+
+
+class _Relaxed:
+    """The relaxed problem, to be evaluated at any prices; costs are divided by `scale`."""
+
+    def __init__(self, problem: Counts, scale: float) -> None:
+        self._height = problem.height
+        self._total = int(problem.height.sum())
+        self._tall = int(problem.height.max())
+        self._cost = problem.cost / scale
+        self._link = problem.link / scale
+        touched = np.zeros_like(self._cost)
+        touched[:, 1:] = 1.0
+        for p, height in enumerate(problem.height.tolist()):
+            self._cost[p, height + 1 :] = _FAR
+            touched[p, height] = 2.0
+        self._touched = touched
+        self._rooms, self._which = np.unique(
+            np.minimum(problem.room, self._total), return_inverse=True
+        )
+
+    def value(self, prices: _Prices) -> tuple[float, Ints]:
+        """The bound at these prices, and the columns that attain it."""
+        cost = self._cost - prices.parts[:, None] * self._touched
+        value, spread = _priced(
+            cost, self._link, prices.whole, self._rooms, self._which, self._total, self._tall
+        )
+        value += float((prices.whole * self._height).sum()) + 2 * float(prices.parts.sum())
+        return value, spread
+
+    def climbed(self, start: _Prices, target: float, steps: int) -> float:
+        """The best bound met in subgradient steps from `start`."""
+        best, top = -np.inf, start
+        prices = start
+        theta, fails = 1.0, 0
+        tall = float(self._tall)
+        for _ in range(steps):
+            value, spread = self.value(prices)
+            if value > best:
+                best, top, fails = value, prices, 0
+            else:
+                fails += 1
+                if fails >= _PATIENCE:
+                    theta, fails, prices = theta / 2, 0, top
+                    if theta < 1e-3:
+                        break
+            if best >= target - SAFETY * abs(target):
+                break
+            short = (self._height - spread.sum(axis=1)) / tall
+            missing = 2.0 - self._touched[np.arange(len(spread))[:, None], spread].sum(axis=1)
+            missing[(prices.parts <= 0) & (missing < 0)] = 0.0
+            size = float((short**2).sum() + (missing**2).sum())
+            if size == 0.0:
+                break
+            step = theta * max(target - value, 1e-9 * abs(target)) / size
+            whole = prices.whole + step * short / tall
+            whole -= float((whole * self._height).sum() / self._total)
+            prices = _Prices(whole, np.maximum(0.0, prices.parts + step * missing))
+        return best
+
+
+@compiled
+def _priced(
+    cost: Floats, link: Floats, prices: Floats, rooms: Ints, which: Ints, total: int, height: int
+) -> tuple[float, Ints]:
+    """Least priced cost of a column a domain that together use `total` units, and the columns."""
+    classes = cost.shape[0]
+    largest = rooms.max()
+    tall = min(height, largest)
+    least = np.empty((2, largest + 1, tall + 1))
+    came = np.zeros((len(rooms), classes, largest + 1, tall + 1), dtype=np.int16)
+    tables = np.full((len(rooms), largest + 1), _FAR)
+    tops = np.zeros((len(rooms), largest + 1), dtype=np.int64)
+    for i in range(len(rooms)):
+        _column_table(
+            cost, link, prices, rooms[i], min(height, rooms[i]), least, came[i], tables[i], tops[i]
+        )
+    domains = len(which)
+    joined = np.full((domains + 1, total + 1), _FAR)
+    used = np.zeros((domains, total + 1), dtype=np.int32)
+    joined[0, 0] = 0.0
+    reach = 0
+    room_left = 0
+    for j in range(domains):
+        room_left += rooms[which[j]]
+    for j in range(domains):
+        table = tables[which[j]]
+        room = rooms[which[j]]
+        room_left -= room
+        for t in range(min(reach, total) + 1):
+            value = joined[j, t]
+            if value >= _FAR:
+                continue
+            for u in range(max(0, total - room_left - t), min(room, total - t) + 1):
+                if value + table[u] < joined[j + 1, t + u]:
+                    joined[j + 1, t + u] = value + table[u]
+                    used[j, t + u] = u
+        reach += room
+    spread = np.zeros((classes, domains), dtype=np.int64)
+    t = total
+    for j in range(domains - 1, -1, -1):
+        u = int(used[j, t])
+        t -= u
+        h = int(tops[which[j], u])
+        for p in range(classes - 1, -1, -1):
+            spread[p, j] = h
+            if p > 0:
+                before = int(came[which[j], p, u, h])
+                u -= h
+                h = before
+    return joined[domains, total], spread
+
+
+@compiled
+def _column_table(
+    cost: Floats,
+    link: Floats,
+    prices: Floats,
+    room: int,
+    tall: int,
+    least: Floats,
+    came: npt.NDArray[np.int16],
+    table: Floats,
+    tops: Ints,
+) -> None:
+    """Fill `table[u]` with the least priced cost of a column of u units, and its last height."""
+    classes = cost.shape[0]
+    falling = np.empty(tall + 2)
+    falling_at = np.empty(tall + 2, dtype=np.int64)
+    now, after = 0, 1
+    for u in range(room + 1):
+        for h in range(tall + 1):
+            least[now, u, h] = _FAR
+    for h in range(tall + 1):
+        least[now, h, h] = cost[0, h] - prices[0] * h
+    reach = tall
+    for p in range(1, classes):
+        for u in range(room + 1):
+            for h in range(tall + 1):
+                least[after, u, h] = _FAR
+        weight = link[p - 1]
+        for u in range(min(reach, room) + 1):
+            top = min(tall, u)
+            falling[top + 1] = _FAR
+            falling_at[top + 1] = 0
+            for h in range(top, -1, -1):
+                if least[now, u, h] < falling[h + 1]:
+                    falling[h] = least[now, u, h]
+                    falling_at[h] = h
+                else:
+                    falling[h] = falling[h + 1]
+                    falling_at[h] = falling_at[h + 1]
+            if falling[0] >= _FAR / 2:
+                continue
+            rising = _FAR
+            rising_at = 0
+            for h in range(min(tall, room - u) + 1):
+                if 0 < h <= top + 1:
+                    value = least[now, u, h - 1] - weight * (h - 1)
+                    if value < rising:
+                        rising = value
+                        rising_at = h - 1
+                best = rising
+                at = rising_at
+                if h <= top and falling[h] - weight * h < best:
+                    best = falling[h] - weight * h
+                    at = falling_at[h]
+                if best < _FAR / 2:
+                    least[after, u + h, h] = best + cost[p, h] - prices[p] * h
+                    came[p, u + h, h] = at
+        now, after = after, now
+        reach += tall
+    for u in range(room + 1):
+        best = _FAR
+        for h in range(min(tall, u) + 1):
+            if least[now, u, h] < best:
+                best = least[now, u, h]
+                tops[u] = h
+        table[u] = best

@@ -1,0 +1,79 @@
+"""How the ranks of a job are gathered: into atoms that fit a node, and blocks of several atoms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .index import Demand, Fabric, Ints
+from .structure import Chains, find_chains
+from .units import LEAST_GRIP, UnitGraph, contract, gather_heaviest, mixed_kinds, unit_graph
+
+_LEAST_BLOCK_GRIP = 0.4
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """A job in units, coarsest last.
+
+    atom_of: the atom of each rank; an atom has `atom` ranks and stays in a node.
+    atoms: the graph of atoms.
+    block_of: the block of each atom; a block has `block` atoms and stays in an outermost domain.
+    blocks: the graph of blocks. chains: its chains, where it has any.
+    grip: how firmly the sets hold together; at 1 or more, gathering costs nothing at the spine.
+    """
+
+    atom_of: Ints
+    atom: int
+    atoms: UnitGraph
+    block_of: Ints
+    block: int
+    blocks: UnitGraph
+    chains: Chains | None
+    grip: float
+
+
+def gather(fabric: Fabric, demand: Demand) -> Gathered:
+    """Gather the ranks of a job as far as it pays and the fabric has room for whole sets."""
+    nodes = fabric.domain.shape[1]
+    free = np.bincount(fabric.slot_node, minlength=nodes)
+    graph = unit_graph(demand)
+    atom_of, atom, grip = np.arange(demand.ranks), 1, 1.0
+    while True:
+        found = gather_heaviest(graph, int(free.max(initial=1)) // atom)
+        if found is None or found.grip < LEAST_GRIP or mixed_kinds(graph, found.unit_of):
+            break
+        size = atom * found.size
+        if int((free // size).sum()) * size < demand.ranks:
+            break
+        if not _kinds_fit(fabric, free // size, graph, found.unit_of, found.size):
+            break
+        graph = contract(graph, found.unit_of)
+        atom_of, atom, grip = found.unit_of[atom_of], size, min(grip, grip * found.grip)
+    atoms = graph
+    top = fabric.domain[-1]
+    room = np.bincount(top, weights=free // atom).astype(np.int64)
+    block_of, block = np.arange(graph.units), 1
+    chains = find_chains(graph)
+    while chains is None:
+        largest = int(room.max(initial=0)) // block
+        found = gather_heaviest(graph, largest) if largest >= 2 else None
+        if found is None or found.grip < _LEAST_BLOCK_GRIP or mixed_kinds(graph, found.unit_of):
+            break
+        size = block * found.size
+        if int((room // size).sum()) * size < atoms.units or (graph.kind >= 0).any():
+            break
+        graph = contract(graph, found.unit_of)
+        block_of, block, grip = found.unit_of[block_of], size, min(grip, grip * found.grip)
+        chains = find_chains(graph)
+    if chains is None:
+        graph, block_of, block = atoms, np.arange(atoms.units), 1
+    return Gathered(atom_of, atom, atoms, block_of, block, graph, chains, grip)
+
+
+def _kinds_fit(fabric: Fabric, rooms: Ints, graph: UnitGraph, unit_of: Ints, size: int) -> bool:
+    """Whether each kind has room for the whole sets that need it."""
+    needed = np.bincount(graph.kind[graph.kind >= 0], minlength=len(fabric.kinds)) // size
+    have = np.bincount(fabric.kind, weights=rooms, minlength=len(fabric.kinds))
+    return bool((needed <= have).all())

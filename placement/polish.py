@@ -1,0 +1,380 @@
+"""Assigning units one by one: annealing on the exact traffic between sibling domains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .chance import BELOW, drawn, seeded
+from .compiled import compiled
+from .index import RING, TREE, Floats, Ints
+from .units import UnitGraph
+
+MOVES_PER_WORK = 3_000_000
+"""Moves counted as one unit of work."""
+
+
+@dataclass(frozen=True)
+class Local:
+    """Some units of a graph, to be divided among sibling domains.
+
+    units: their numbers in the graph. room, kind_room: as in Counts.
+    The rest is the traffic among them: for each unit its nets and links, and whether a net also
+    has members elsewhere, so that its ring is open here.
+    """
+
+    units: Ints
+    kind: Ints
+    room: Ints
+    kind_room: Ints
+    net_form: Ints
+    net_weight: Floats
+    net_open: Ints
+    net_start: Ints
+    net_member: Ints
+    unit_net_start: Ints
+    unit_net: Ints
+    unit_net_ranks: Ints
+    unit_link_start: Ints
+    unit_link: Ints
+    unit_link_weight: Floats
+
+    @classmethod
+    def of(cls, graph: UnitGraph, units: Ints, room: Ints, kind_room: Ints) -> Local:
+        """The part of a graph that a parent domain holds."""
+        local = np.full(graph.units, -1, dtype=np.int64)
+        local[units] = np.arange(len(units))
+        here = local[graph.member] >= 0
+        count = np.bincount(graph.net_of[here], minlength=graph.nets)
+        kept = np.flatnonzero(count >= 2)
+        renumber = np.full(graph.nets, -1, dtype=np.int64)
+        renumber[kept] = np.arange(len(kept))
+        chosen = here & (renumber[graph.net_of] >= 0)
+        net, member = renumber[graph.net_of[chosen]], local[graph.member[chosen]]
+        by_unit = np.argsort(member, kind="stable")
+        one, other = local[graph.link]
+        both = (one >= 0) & (other >= 0)
+        ends = np.concatenate([one[both], other[both]])
+        far = np.concatenate([other[both], one[both]])
+        weight = np.tile(graph.link_weight[both], 2)
+        by_end = np.argsort(ends, kind="stable")
+        return cls(
+            units=units,
+            kind=graph.kind[units],
+            room=room,
+            kind_room=kind_room,
+            net_form=graph.form[kept],
+            net_weight=graph.weight[kept],
+            net_open=(count[kept] < np.diff(graph.start)[kept]).astype(np.int64),
+            net_start=_starts(net, len(kept)),
+            net_member=member,
+            unit_net_start=_starts(member, len(units)),
+            unit_net=net[by_unit],
+            unit_net_ranks=graph.ranks[chosen][by_unit],
+            unit_link_start=_starts(ends, len(units)),
+            unit_link=far[by_end],
+            unit_link_weight=weight[by_end],
+        )
+
+    def bytes_of(self, where: Ints) -> float:
+        """Bytes that cross between the domains, up to a constant."""
+        total = float(
+            self.unit_link_weight[
+                np.repeat(where, np.diff(self.unit_link_start)) != where[self.unit_link]
+            ].sum()
+            / 2
+        )
+        nets = len(self.net_form)
+        if nets:
+            domains = len(self.room)
+            owner = np.repeat(np.arange(len(where)), np.diff(self.unit_net_start))
+            held = np.bincount(
+                self.unit_net * domains + where[owner],
+                weights=self.unit_net_ranks,
+                minlength=nets * domains,
+            ).reshape(nets, domains)
+            parts = (held > 0).sum(axis=1)
+            edges = -(held**2).sum(axis=1)
+            ring = self.net_form == RING
+            closed = (parts < 2) & (self.net_open == 0)
+            edges[ring] = np.where(closed, 0, parts)[ring]
+            edges[self.net_form == TREE] = parts[self.net_form == TREE]
+            total += float((edges * self.net_weight).sum())
+        return total
+
+
+def _starts(owner: Ints, count: int) -> Ints:
+    return np.concatenate(
+        [np.zeros(1, dtype=np.int64), np.cumsum(np.bincount(owner, minlength=count))]
+    ).astype(np.int64)
+
+
+def polished(local: Local, where: Ints, moves: int, seed: int, heat: float = 1.0) -> Ints:
+    """The best division met on a walk of `moves` moves and swaps from `where`.
+
+    `heat` scales the first temperature, which is the mean rise of a random step.
+    """
+    if len(local.room) < 2 or len(local.units) < 2 or moves <= 0:
+        return where
+    reach = float(local.unit_link_weight.mean()) if len(local.unit_link_weight) else 0.0
+    if len(local.net_weight):
+        reach = max(reach, float(local.net_weight.mean()))
+    if reach == 0.0:
+        return where
+    found, _ = _polish(
+        where.copy(),
+        local.kind,
+        local.room,
+        local.kind_room,
+        local.net_form,
+        local.net_weight,
+        local.net_open,
+        local.net_start,
+        local.net_member,
+        local.unit_net_start,
+        local.unit_net,
+        local.unit_net_ranks,
+        local.unit_link_start,
+        local.unit_link,
+        local.unit_link_weight,
+        moves,
+        seed,
+        heat * reach,
+    )
+    return found if local.bytes_of(found) < local.bytes_of(where) else where
+
+
+@compiled
+def _move(
+    u: int,
+    b: int,
+    where: Ints,
+    held: Ints,
+    parts: Ints,
+    net_form: Ints,
+    net_weight: Floats,
+    net_open: Ints,
+    unit_net_start: Ints,
+    unit_net: Ints,
+    unit_net_ranks: Ints,
+    unit_link_start: Ints,
+    unit_link: Ints,
+    unit_link_weight: Floats,
+) -> float:
+    """Put unit u into domain b; returns the change of cost."""
+    a = where[u]
+    change = 0.0
+    for i in range(unit_link_start[u], unit_link_start[u + 1]):
+        at = where[unit_link[i]]
+        if at == a:
+            change += unit_link_weight[i]
+        elif at == b:
+            change -= unit_link_weight[i]
+    for i in range(unit_net_start[u], unit_net_start[u + 1]):
+        net, ranks = unit_net[i], unit_net_ranks[i]
+        before_a, before_b = held[net, a], held[net, b]
+        held[net, a] = before_a - ranks
+        held[net, b] = before_b + ranks
+        before = parts[net]
+        after = before
+        if before_a == ranks:
+            after -= 1
+        if before_b == 0:
+            after += 1
+        parts[net] = after
+        if net_form[net] == 2:
+            change += 2.0 * net_weight[net] * ranks * (before_a - ranks - before_b)
+        elif after != before:
+            if net_form[net] == 0 and net_open[net] == 0:
+                if before == 1:
+                    before = 0
+                if after == 1:
+                    after = 0
+            change += net_weight[net] * (after - before)
+    where[u] = b
+    return change
+
+
+@compiled
+def _polish(
+    where: Ints,
+    kind: Ints,
+    room: Ints,
+    kind_room: Ints,
+    net_form: Ints,
+    net_weight: Floats,
+    net_open: Ints,
+    net_start: Ints,
+    net_member: Ints,
+    unit_net_start: Ints,
+    unit_net: Ints,
+    unit_net_ranks: Ints,
+    unit_link_start: Ints,
+    unit_link: Ints,
+    unit_link_weight: Floats,
+    moves: int,
+    seed: int,
+    hot: float,
+) -> tuple[Ints, float]:
+    units, domains, nets = len(where), len(room), len(net_form)
+    kinds = kind_room.shape[1]
+    held = np.zeros((nets, domains), dtype=np.int64)
+    parts = np.zeros(nets, dtype=np.int64)
+    for u in range(units):
+        for i in range(unit_net_start[u], unit_net_start[u + 1]):
+            held[unit_net[i], where[u]] += unit_net_ranks[i]
+    for net in range(nets):
+        for j in range(domains):
+            if held[net, j] > 0:
+                parts[net] += 1
+    # Units by domain, so that a partner for a swap is found at once.
+    load = np.zeros(domains, dtype=np.int64)
+    kind_load = np.zeros((domains, max(1, kinds)), dtype=np.int64)
+    most = 0
+    for j in range(domains):
+        most = max(most, room[j])
+    most = min(most, units)
+    listed = np.zeros((domains, most), dtype=np.int64)
+    place = np.zeros(units, dtype=np.int64)
+    for u in range(units):
+        j = where[u]
+        listed[j, load[j]] = u
+        place[u] = load[j]
+        load[j] += 1
+        if kinds > 0 and kind[u] >= 0:
+            kind_load[j, kind[u]] += 1
+    state = seeded(seed)
+    now = 0.0
+    best_cost = 0.0
+    best = where.copy()
+    temperature = hot
+    cooling = 0.003 ** (1.0 / max(1, moves // 128))
+    for step in range(moves):
+        if step % 128 == 127:
+            temperature *= cooling
+        u = drawn(state) % units
+        a = int(where[u])
+        b = a
+        links = unit_link_start[u + 1] - unit_link_start[u]
+        mine = unit_net_start[u + 1] - unit_net_start[u]
+        style = drawn(state) % 8
+        if style < 6 and links + mine > 0:
+            pick = drawn(state) % (links + mine)
+            if pick < links:
+                b = int(where[unit_link[unit_link_start[u] + pick]])
+            else:
+                net = unit_net[unit_net_start[u] + pick - links]
+                size = net_start[net + 1] - net_start[net]
+                b = int(where[net_member[net_start[net] + drawn(state) % size]])
+        else:
+            b = drawn(state) % domains
+        if a == b or room[b] == 0:
+            continue
+        v = -1
+        if load[b] >= room[b] or (load[b] > 0 and style % 2 == 0):
+            v = int(listed[b, drawn(state) % load[b]])
+        if kinds > 0:
+            ku = kind[u]
+            kv = kind[v] if v >= 0 else -1
+            if ku != kv:
+                if ku >= 0 and kind_load[b, ku] >= kind_room[b, ku]:
+                    continue
+                if kv >= 0 and kind_load[a, kv] >= kind_room[a, kv]:
+                    continue
+        change = _move(
+            u,
+            b,
+            where,
+            held,
+            parts,
+            net_form,
+            net_weight,
+            net_open,
+            unit_net_start,
+            unit_net,
+            unit_net_ranks,
+            unit_link_start,
+            unit_link,
+            unit_link_weight,
+        )
+        if v >= 0:
+            change += _move(
+                v,
+                a,
+                where,
+                held,
+                parts,
+                net_form,
+                net_weight,
+                net_open,
+                unit_net_start,
+                unit_net,
+                unit_net_ranks,
+                unit_link_start,
+                unit_link,
+                unit_link_weight,
+            )
+        accept = change <= 0.0
+        if not accept:
+            chance = (drawn(state) + 0.5) / BELOW
+            accept = chance < np.exp(-change / temperature)
+        if not accept:
+            if v >= 0:
+                _move(
+                    v,
+                    b,
+                    where,
+                    held,
+                    parts,
+                    net_form,
+                    net_weight,
+                    net_open,
+                    unit_net_start,
+                    unit_net,
+                    unit_net_ranks,
+                    unit_link_start,
+                    unit_link,
+                    unit_link_weight,
+                )
+            _move(
+                u,
+                a,
+                where,
+                held,
+                parts,
+                net_form,
+                net_weight,
+                net_open,
+                unit_net_start,
+                unit_net,
+                unit_net_ranks,
+                unit_link_start,
+                unit_link,
+                unit_link_weight,
+            )
+            continue
+        if v >= 0:
+            listed[b, place[v]] = u
+            listed[a, place[u]] = v
+            place[u], place[v] = place[v], place[u]
+        else:
+            last = listed[a, load[a] - 1]
+            listed[a, place[u]] = last
+            place[last] = place[u]
+            load[a] -= 1
+            listed[b, load[b]] = u
+            place[u] = load[b]
+            load[b] += 1
+        if kinds > 0:
+            if kind[u] >= 0:
+                kind_load[a, kind[u]] -= 1
+                kind_load[b, kind[u]] += 1
+            if v >= 0 and kind[v] >= 0:
+                kind_load[b, kind[v]] -= 1
+                kind_load[a, kind[v]] += 1
+        now += change
+        if now < best_cost - 1e-9 * hot:
+            best_cost = now
+            best[:] = where
+    return best, best_cost

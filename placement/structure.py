@@ -1,0 +1,194 @@
+"""Finding the grid in a graph of units: classes of interchangeable units, joined in chains."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from .index import PAIRS, RING, Floats, Ints
+from .units import UnitGraph
+
+
+@dataclass(frozen=True)
+class Chains:
+    """Classes of units whose cost depends only on how many of them are in each domain.
+
+    members: the units of each class, in chain order. Where class p + 1 continues the chain of
+        class p, unit i of the one is linked to unit i of the other.
+    cost, link: as in Counts. constant: bytes to add to what Counts says.
+    left_out_bytes: links that no chain could take; they cost something or nothing.
+    """
+
+    members: list[Ints]
+    cost: Floats
+    link: Floats
+    constant: float
+    left_out_bytes: float
+    kind: Ints
+
+    @property
+    def height(self) -> Ints:
+        """Units of each class."""
+        return np.array([len(m) for m in self.members], dtype=np.int64)
+
+
+def find_chains(graph: UnitGraph) -> Chains | None:
+    """The chains of a graph, or None when it has no such structure."""
+    for class_of in _ways_to_class(graph):
+        chains = _chains(graph, class_of)
+        if chains is not None:
+            return chains
+    return None
+
+
+def _ways_to_class(graph: UnitGraph) -> list[Ints]:
+    """Candidates for the class of each unit: joined by nets, or by links of one weight too."""
+    parent = list(range(graph.units))
+
+    def root(u: int) -> int:
+        while parent[u] != u:
+            parent[u] = parent[parent[u]]
+            u = parent[u]
+        return u
+
+    for net in range(graph.nets):
+        members = graph.members(net).tolist()
+        first = root(members[0])
+        for u in members[1:]:
+            parent[root(u)] = first
+    roots = [root(u) for u in range(graph.units)]
+    ways = [_dense(roots)]
+    if graph.nets == 0:
+        weights = np.unique(graph.link_weight)[::-1]
+        for weight in weights[:8].tolist():
+            chosen = graph.link[:, graph.link_weight == weight]
+            if chosen.size == graph.units and len(np.unique(chosen)) == graph.units:
+                labels = np.empty(graph.units, dtype=np.int64)
+                labels[chosen[0]] = labels[chosen[1]] = np.arange(chosen.shape[1])
+                ways.append(labels)
+    return ways
+
+
+def _dense(labels: list[int]) -> Ints:
+    numbers: dict[int, int] = {}
+    return np.array([numbers.setdefault(label, len(numbers)) for label in labels], dtype=np.int64)
+
+
+def _chains(graph: UnitGraph, class_of: Ints) -> Chains | None:
+    classes = int(class_of.max()) + 1
+    size = np.bincount(class_of, minlength=classes)
+    most = int(size.max())
+    cost = np.zeros((classes, most + 1))
+    constant = 0.0
+    y = np.arange(most + 1, dtype=np.float64)
+    for net in range(graph.nets):
+        joined = graph.members(net)
+        own = int(class_of[joined[0]])
+        if len(joined) != size[own]:
+            return None
+        weight = float(graph.weight[net])
+        held = graph.ranks[graph.start[net] : graph.start[net + 1]]
+        if graph.form[net] == PAIRS:
+            if (held != held[0]).any():
+                return None
+            square = weight * float(held[0]) ** 2
+            cost[own] -= square * y**2
+            constant += square * float(size[own]) ** 2
+        elif graph.form[net] == RING:
+            cost[own] += weight * ((y > 0) & (y < size[own]))
+        else:
+            cost[own] += weight * (y > 0)
+            constant -= weight
+    joints = _joints(graph, class_of, size, cost)
+    if joints is None:
+        return None
+    kinds = np.full(classes, -1, dtype=np.int64)
+    kinds[class_of] = graph.kind
+    if (kinds[class_of] != graph.kind).any():
+        return None
+    inner_constant, between = joints
+    members, link, left_out = _in_order(graph, class_of, between)
+    order = [int(class_of[m[0]]) for m in members]
+    constant += inner_constant + float(sum(w * len(m) for w, m in zip(link, members, strict=True)))
+    return Chains(members, cost[order], link, constant, left_out, kinds[order])
+
+
+def _joints(
+    graph: UnitGraph, class_of: Ints, size: Ints, cost: Floats
+) -> tuple[float, dict[tuple[int, int], tuple[float, dict[int, int]]]] | None:
+    """Links between classes: for each pair of classes the weight, and the partner of each unit.
+
+    Links inside a class of two are put into `cost`. None when some pair is joined unevenly.
+    """
+    constant = 0.0
+    entries: dict[tuple[int, int], list[tuple[int, int, float]]] = defaultdict(list)
+    for (u, v), weight in zip(graph.link.T.tolist(), graph.link_weight.tolist(), strict=True):
+        a, b = int(class_of[u]), int(class_of[v])
+        if a == b:
+            if size[a] != 2:
+                return None
+            cost[a, 1] += weight / 2
+            continue
+        if a > b:
+            a, b, u, v = b, a, v, u
+        entries[a, b].append((u, v, weight))
+    between: dict[tuple[int, int], tuple[float, dict[int, int]]] = {}
+    for (a, b), found in entries.items():
+        partner = {u: v for u, v, _ in found}
+        weights = {w for _, _, w in found}
+        even = max(weights) - min(weights) <= 1e-9 * max(weights)
+        whole = len(found) == size[a] == size[b] == len(partner) == len(set(partner.values()))
+        if not (even and whole):
+            return None
+        between[a, b] = (min(weights), partner)
+    return constant, between
+
+
+def _in_order(
+    graph: UnitGraph,
+    class_of: Ints,
+    between: dict[tuple[int, int], tuple[float, dict[int, int]]],
+) -> tuple[list[Ints], Floats, float]:
+    """Classes in chains along the heaviest joints; the weights of what is left out."""
+    classes = int(class_of.max()) + 1
+    units = [np.flatnonzero(class_of == c) for c in range(classes)]
+    degree = [0] * classes
+    group = list(range(classes))
+    next_to: dict[int, list[int]] = {c: [] for c in range(classes)}
+    left_out = 0.0
+    for (a, b), (weight, partner) in sorted(between.items(), key=lambda e: (-e[1][0], e[0])):
+        if degree[a] == 2 or degree[b] == 2 or group[a] == group[b]:
+            left_out += weight * len(partner)
+            continue
+        degree[a] += 1
+        degree[b] += 1
+        next_to[a].append(b)
+        next_to[b].append(a)
+        old, new = group[a], group[b]
+        group = [new if g == old else g for g in group]
+    members: list[Ints] = []
+    link: list[float] = []
+    seen: set[int] = set()
+    for first in range(classes):
+        if first in seen or degree[first] == 2:
+            continue
+        current, row = first, units[first]
+        while True:
+            seen.add(current)
+            members.append(row)
+            onward = [c for c in next_to[current] if c not in seen]
+            if not onward:
+                link.append(0.0)
+                break
+            following = onward[0]
+            if (current, following) in between:
+                weight, partner = between[current, following]
+            else:
+                weight, backward = between[following, current]
+                partner = {v: u for u, v in backward.items()}
+            link.append(weight)
+            row = np.array([partner[u] for u in row.tolist()], dtype=np.int64)
+            current = following
+    return members, np.array(link, dtype=np.float64), left_out

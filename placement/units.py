@@ -1,0 +1,251 @@
+"""Ranks gathered into units: sets that stay together, and what the units then say to each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from .index import ANY_KIND, PAIRS, RING, TREE, Demand, Floats, Ints
+
+LEAST_GRIP = 0.25
+"""A set is kept together when splitting it costs at least this part of what moving it can save."""
+_FIRMEST = 1e-6
+"""Moving costs are taken as at least this part of splitting costs, so that ratios are finite."""
+
+
+@dataclass(frozen=True)
+class UnitGraph:
+    """Communication between units of equal size.
+
+    Net e joins three or more units `member[start[e]:start[e + 1]]`; its form and weight mean what
+    they mean for groups of ranks, and `ranks` gives how many ranks of it each member holds.
+    Everything between two units only is a link `link[:, i]` that costs `link_weight[i]` when apart.
+    kind: accelerator kind each unit needs, or ANY_KIND.
+    """
+
+    units: int
+    form: Ints
+    weight: Floats
+    start: Ints
+    member: Ints
+    ranks: Ints
+    link: Ints
+    link_weight: Floats
+    kind: Ints
+
+    @property
+    def nets(self) -> int:
+        """How many nets there are."""
+        return len(self.form)
+
+    @cached_property
+    def net_of(self) -> Ints:
+        """For each entry of `member`, its net."""
+        return np.repeat(np.arange(self.nets), np.diff(self.start))
+
+    def members(self, net: int) -> Ints:
+        """Units of one net, ascending."""
+        return self.member[self.start[net] : self.start[net + 1]]
+
+
+def unit_graph(demand: Demand) -> UnitGraph:
+    """Every rank a unit of its own."""
+    return _gather(
+        demand.ranks,
+        demand.form,
+        demand.weight,
+        demand.group_of,
+        demand.member,
+        np.ones(len(demand.member), dtype=np.int64),
+        np.zeros((2, 0), dtype=np.int64),
+        np.zeros(0),
+        demand.kind,
+    )
+
+
+def contract(graph: UnitGraph, unit_of: Ints) -> UnitGraph:
+    """The graph of larger units; `unit_of[u]` is the new unit of unit u.
+
+    A new unit needs the kind that any of its parts needs.
+    """
+    units = int(unit_of.max()) + 1
+    kind = np.full(units, ANY_KIND, dtype=np.int64)
+    np.maximum.at(kind, unit_of, graph.kind)
+    return _gather(
+        units,
+        graph.form,
+        graph.weight,
+        graph.net_of,
+        unit_of[graph.member],
+        graph.ranks,
+        unit_of[graph.link],
+        graph.link_weight,
+        kind,
+    )
+
+
+def _gather(
+    units: int,
+    form: Ints,
+    weight: Floats,
+    net_of: Ints,
+    member: Ints,
+    ranks: Ints,
+    link: Ints,
+    link_weight: Floats,
+    kind: Ints,
+) -> UnitGraph:
+    """Merge members of a net that are one unit, links that join the same two, and equal nets."""
+    keys, inverse = np.unique(net_of * units + member, return_inverse=True)
+    held = np.bincount(inverse, weights=ranks, minlength=len(keys)).astype(np.int64)
+    owner, unit = keys // units, keys % units
+    size = np.bincount(owner, minlength=len(form))
+    first = np.concatenate([[0], np.cumsum(size)[:-1]]) if len(size) else size
+    two = np.flatnonzero(size == 2)
+    ends = first[two]
+    cost = weight[two] * np.select(
+        [form[two] == RING, form[two] == TREE], [2.0, 1.0], 2.0 * held[ends] * held[ends + 1]
+    )
+    pairs = np.concatenate([link, np.stack([unit[ends], unit[ends + 1]])], axis=1)
+    pair_cost = np.concatenate([link_weight, cost])
+    apart = pairs[0] != pairs[1]
+    low, high = np.minimum(*pairs)[apart], np.maximum(*pairs)[apart]
+    codes, which = np.unique(low * units + high, return_inverse=True)
+    summed: Floats = np.bincount(which, weights=pair_cost[apart], minlength=len(codes)).astype(
+        np.float64
+    )
+    nets: dict[tuple[int, bytes, bytes], tuple[float, Ints, Ints]] = {}
+    for net in np.flatnonzero(size > 2).tolist():
+        part = slice(first[net], first[net] + size[net])
+        who, count = unit[part], held[part]
+        kept = count if form[net] == PAIRS else np.ones_like(count)
+        key = (int(form[net]), who.tobytes(), kept.tobytes())
+        before = nets[key][0] if key in nets else 0.0
+        nets[key] = (before + float(weight[net]), who, kept)
+    sizes = np.array([len(entry[1]) for entry in nets.values()], dtype=np.int64)
+    empty = [np.zeros(0, dtype=np.int64)]
+    return UnitGraph(
+        units=units,
+        form=np.array([key[0] for key in nets], dtype=np.int64),
+        weight=np.array([entry[0] for entry in nets.values()], dtype=np.float64),
+        start=np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)]),
+        member=np.concatenate([*empty, *(entry[1] for entry in nets.values())]),
+        ranks=np.concatenate([*empty, *(entry[2] for entry in nets.values())]),
+        link=np.stack([codes // units, codes % units]),
+        link_weight=summed,
+        kind=kind,
+    )
+
+
+@dataclass(frozen=True)
+class Gathering:
+    """Units gathered into equal larger ones.
+
+    unit_of: the larger unit of each unit. size: units in each of them.
+    grip: least ratio, over the sets, of what splitting one costs to the most that moving it whole
+        can cost. At 1 or more, some best placement splits none of them, provided that the whole
+        sets fit; see `gather_heaviest`.
+    """
+
+    unit_of: Ints
+    size: int
+    grip: float
+
+
+def gather_heaviest(graph: UnitGraph, most: int) -> Gathering | None:
+    """The heaviest equal sets of 2 to `most` units that cover all units, if they hold together.
+
+    Why a grip of 1 is enough: take a placement that splits m of the sets, take them all out and put
+    each back whole wherever it fits. Taking out saves what the splits cost. Putting back costs each
+    net that holds a whole set at most one weight a set (it already touched a second domain, for it
+    held a split set), a ring that holds a part of it at most two, and each link or pair at most
+    itself. Of the rings through parts of a set, those through one of its units were already split.
+    """
+    sizes = np.diff(graph.start)
+    heavy: list[tuple[float, int, Ints]] = []
+    for net in np.flatnonzero(sizes <= most).tolist():
+        heavy.append((_pull(graph, net), net, graph.members(net)))
+    for i in range(graph.link.shape[1]):
+        heavy.append((float(graph.link_weight[i]) / 2, -1 - i, graph.link[:, i]))
+    heavy.sort(key=lambda entry: (-entry[0], entry[1]))
+    owner = np.full(graph.units, -1, dtype=np.int64)
+    inner: list[float] = []
+    size = 0
+    for _, _net, members in heavy:
+        claimed = owner[members]
+        if (claimed >= 0).any():
+            if (claimed == claimed[0]).all():
+                continue
+            break
+        size = size or len(members)
+        if len(members) != size:
+            break
+        owner[members] = len(inner)
+        inner.append(0.0)
+        if len(inner) * size == graph.units:
+            return _gripped(graph, owner, size)
+    return None
+
+
+def _pull(graph: UnitGraph, net: int) -> float:
+    """Bytes of a net that a member of it takes part in, about."""
+    if graph.form[net] == PAIRS:
+        held = graph.ranks[graph.start[net] : graph.start[net + 1]]
+        return float(graph.weight[net] * held.mean() * (held.sum() - held.mean()))
+    return float(graph.weight[net])
+
+
+def _gripped(graph: UnitGraph, owner: Ints, size: int) -> Gathering | None:
+    sets = graph.units // size
+    splitting, moving, spared = np.zeros(sets), np.zeros(sets), np.zeros(graph.units)
+    for net in range(graph.nets):
+        members = graph.members(net)
+        weight, form = float(graph.weight[net]), int(graph.form[net])
+        held = graph.ranks[graph.start[net] : graph.start[net + 1]]
+        touched, count = np.unique(owner[members], return_counts=True)
+        if len(touched) == 1:
+            splitting[touched[0]] += _least_split(form, weight, held) if count[0] == size else 0.0
+        elif form == PAIRS:
+            inside = np.bincount(owner[members], weights=held, minlength=sets)
+            moving += 2 * weight * inside * (held.sum() - inside)
+        elif form == TREE:
+            moving[touched] += weight
+        else:
+            moving[touched] += np.where(count == size, weight, 2 * weight)
+            partly = members[(count != size)[np.searchsorted(touched, owner[members])]]
+            spared[partly] += 2 * weight
+    one, other = owner[graph.link]
+    within = one == other
+    if size == 2:
+        splitting += np.bincount(one[within], weights=graph.link_weight[within], minlength=sets)
+    np.add.at(moving, one[~within], graph.link_weight[~within])
+    np.add.at(moving, other[~within], graph.link_weight[~within])
+    least_spared = np.full(sets, np.inf)
+    np.minimum.at(least_spared, owner, spared)
+    moving -= least_spared
+    held_together = splitting > 0
+    if not held_together.all():
+        return None
+    ratio = splitting / np.maximum(moving, _FIRMEST * splitting)
+    return Gathering(owner, size, float(ratio.min()))
+
+
+def _least_split(form: int, weight: float, held: Ints) -> float:
+    if form == RING:
+        return 2 * weight
+    if form == TREE:
+        return weight
+    least = float(held.min())
+    return 2 * weight * least * (float(held.sum()) - least)
+
+
+def mixed_kinds(graph: UnitGraph, unit_of: Ints) -> bool:
+    """Whether some larger unit would gather units that need different kinds (or some and any)."""
+    units = int(unit_of.max()) + 1
+    low = np.full(units, np.iinfo(np.int64).max)
+    high = np.full(units, -2)
+    np.minimum.at(low, unit_of, graph.kind)
+    np.maximum.at(high, unit_of, graph.kind)
+    return bool((low != high).any())
