@@ -78,7 +78,7 @@ class EmbeddedCluster:
         *,
         state_dir: str | os.PathLike[str] | None = None,
         head_devices: int = 0,
-        health_check_timeout_s: float = 3.0,
+        health_check_timeout_s: float = 10.0,
     ) -> None:
         head = EmbeddedNode(HEAD, head_devices)
         _check([head, *nodes])
