@@ -55,15 +55,17 @@ class Launcher:
             core.unplaceable[job_id] = (found.not_now, until_s)
             return
         number = record.life.attempt + 1
+        hold = self._hold(record, found.placement)
         try:
             taken = core.advance(
                 job_id,
                 JobEvent.LAUNCH,
-                _placed(found.placement),
+                _placed(found.placement, hold.moved_ranks if record.life.attempt else None),
                 attempt=number,
-                launch=self._hold(record, found.placement),
+                launch=hold,
                 data={
                     "took_s": found.took_s,
+                    "moved_ranks": hold.moved_ranks,
                     "traffic_bytes": found.placement.traffic_bytes,
                     "lower_bound_bytes": found.placement.lower_bound_bytes,
                 },
@@ -197,13 +199,12 @@ def _solve(spec: str, ledger: Ledger) -> tuple[Job, Found]:
     return job, find_placement(job, ledger)
 
 
-def _placed(placement: Placement) -> str:
+def _placed(placement: Placement, moved: int | None) -> str:
     nodes = len({node for node, _ in placement.devices})
-    spine = f"{placement.cross_spine_bytes:.6g} bytes a step over the spine"
-    bound = (
-        "proved the fewest"
-        if placement.proved_optimal
-        else (f"at least {placement.lower_bound_bytes:.6g} are needed")
-    )
-    ranks = len(placement.devices)
-    return f"{ranks} ranks placed on {nodes} nodes, {spine} ({bound})"
+    text = f"{len(placement.devices)} ranks placed on {nodes} nodes"
+    if moved is not None:
+        text += f", {moved} of them moved"
+    text += f", {placement.cross_spine_bytes:.6g} bytes a step over the spine"
+    if placement.proved_optimal:
+        return f"{text} (proved the fewest)"
+    return f"{text} (at least {placement.lower_bound_bytes:.6g} are needed)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import ray
@@ -19,6 +20,8 @@ _GCS_S = 5.0
 # What a launch or a stop may take beyond the waiting that is part of it.
 _LAUNCH_S = 60.0
 _STOP_MARGIN_S = 30.0
+# Calls wait, they do not compute; a few that hang must not keep the others from being made.
+_threads = ThreadPoolExecutor(64, "ray-call")
 
 
 async def within(call: Any, timeout_s: float) -> Any:
@@ -32,7 +35,8 @@ async def _awaited(call: Any) -> Any:
 
 async def off_loop(function: Any, *arguments: Any, timeout_s: float = _GCS_S) -> Any:
     """The result of a blocking Ray call; a control store that does not answer blocks no loop."""
-    return await asyncio.wait_for(asyncio.to_thread(function, *arguments), timeout_s)
+    work = asyncio.get_running_loop().run_in_executor(_threads, function, *arguments)
+    return await asyncio.wait_for(work, timeout_s)
 
 
 async def node_is_dead(node_id: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ _ANSWER_S = 15.0
 _CHECKPOINT_S = 120.0
 _AGENT_START_S = 60.0
 _STOP_S = 30.0
+_JOIN_TASKS = 16
 _log = logging.getLogger(__name__)
 
 
@@ -180,9 +182,11 @@ class Nodes:
         for node in self._joining.keys() - alive:
             del self._joining[node]
         new = sorted(alive - self._agents.keys() - self._joining.keys())
-        if new:
-            self._joining |= dict.fromkeys(new, "its agent is starting")
-            self._background(self._join(new))
+        self._joining |= dict.fromkeys(new, "its agent is starting")
+        # A node that hangs holds up only those that are asked together with it.
+        share = math.ceil(len(new) / _JOIN_TASKS) or 1
+        for first in range(0, len(new), share):
+            self._background(self._join(new[first : first + share]))
         self._release_due()
 
     async def _join(self, new: list[str]) -> None:

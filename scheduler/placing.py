@@ -1,4 +1,7 @@
-"""Finding a placement for a job on what is free. Pure, and slow: it belongs into a thread."""
+"""Finding a placement for a job on what is free. Pure, and slow: it belongs into a thread.
+
+The solver is imported in that thread too, as it takes longer than all the rest of the daemon.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import time
 from dataclasses import dataclass
 
 from ..placement.errors import Infeasible
-from ..placement.place import place
 from ..placement.placement import Placement
 from .job import Job
 from .ledger import Ledger
@@ -27,6 +29,8 @@ class Found:
 
 def find_placement(job: Job, ledger: Ledger, seed: int = 0) -> Found:
     """Place a job on the free devices of a ledger within the job's own time limit."""
+    from ..placement.place import place
+
     began = time.perf_counter()
     graph = job.graph()
     try:

@@ -167,15 +167,18 @@ class Recovery:
 
     async def sweep(self) -> None:
         """Remove reservations and controllers that belong to no attempt under way."""
+        # What Ray has is asked first: an attempt is in the store before anything of it is in Ray,
+        # so nothing that belongs to a newer one can be taken for a leftover.
+        reserved = await reservations()
+        actors = await off_loop(lambda: ray.util.list_named_actors(all_namespaces=True))
         holding = self._core.store.holding()
         kept = {reservation_name(record.job_id, record.life.attempt) for record in holding}
-        for name in await reservations():
-            if name not in kept:
-                _log.warning("reservation %s belongs to no attempt: removed", name)
-                await release(name)
-        waiting = {record.job_id for record in (*holding, *self._core.store.waiting())}
-        needed = {controller_name(job_id) for job_id in waiting}
-        for actor in await off_loop(lambda: ray.util.list_named_actors(all_namespaces=True)):
+        alive = {record.job_id for record in (*holding, *self._core.store.waiting())}
+        needed = {controller_name(job_id) for job_id in alive}
+        for name in set(reserved) - kept:
+            _log.warning("reservation %s belongs to no attempt: removed", name)
+            await release(name)
+        for actor in actors:
             name = actor["name"]
             ours = actor["namespace"] == NAMESPACE and name.startswith(controller_name(""))
             if ours and name not in needed:

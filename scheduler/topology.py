@@ -69,7 +69,7 @@ class Topology:
             self._keep(facts)
 
     def begin_probe(self, find_agents: Callable[[], Awaitable[dict[str, NodeAgent]]]) -> None:
-        """Measure the network between these nodes; they alone are the cluster afterwards."""
+        """Measure the network between these nodes; they and lost ones are the cluster then."""
         if not self.probing:
             self._lines.clear()
             self._probe_error = ""
@@ -100,10 +100,16 @@ class Topology:
             return
         for (a, b), why in measured.failures.items():
             self._say(f"{a} - {b}: {why}")
+        # A node that was lost stays known until it is back or an operator lets go of it, so that
+        # a job which waits for it does not become impossible.
+        lost = self._core.store.quarantined().keys() - agents.keys()
+        facts = self._facts
         self._keep(
             _Facts(
-                inventories={each.node: each for each in told},
-                labels={node: dict(agent.labels) for node, agent in agents.items()},
+                inventories={n: old for n, old in facts.inventories.items() if n in lost}
+                | {each.node: each for each in told},
+                labels={n: has for n, has in facts.labels.items() if n in lost}
+                | {node: dict(agent.labels) for node, agent in agents.items()},
                 measurements=measured.pairs,
             )
         )

@@ -86,9 +86,9 @@ def test_a_job_that_the_solver_cannot_place_now_waits_with_the_solvers_reason() 
 def test_a_pass_over_ten_thousand_jobs_is_well_under_a_second() -> None:
     supply = Supply({"cpu": 16_000}, {"cpu": 100})
     jobs = [job(f"j{i}", 101 + i % 64, i % 5, i) for i in range(10_000)]
-    before_s = time.perf_counter()
+    before_s = time.process_time()
     found = look(in_order(jobs), supply, {})
-    assert time.perf_counter() - before_s < 0.5
+    assert time.process_time() - before_s < 0.5
     assert len(found.waits) == 10_000
 
 

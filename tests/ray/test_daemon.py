@@ -1,0 +1,529 @@
+"""Jobs on a real cluster: real agents, real ranks, and whatever is killed in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from railweave.agents import processes
+from railweave.agents.fleet import NAMESPACE, agent_name
+from railweave.scheduler.client import Client, JobHandle
+from railweave.scheduler.connection import NoDaemon
+from railweave.scheduler.controller import find_controller
+from railweave.scheduler.embedded import EmbeddedCluster
+from railweave.scheduler.job import Job
+from railweave.scheduler.lifecycle import JobState
+from railweave.scheduler.messages import Standing
+from railweave.scheduler.service import start_daemon, stop_daemon
+from waiting import wait_until
+
+TOKEN = "RAILWEAVE_TEST_JOB"
+# Every rank writes its environment, then does what the test asks of its rank and attempt.
+RANK = """
+import json, os, pathlib, signal, sys, time
+sys.stdout.reconfigure(line_buffering=True)
+rank, attempt = int(os.environ["RANK"]), int(os.environ["RAILWEAVE_ATTEMPT"])
+def until(name):
+    while not os.path.exists(name):
+        time.sleep(0.02)
+print("rank", rank, "of attempt", attempt)
+me = pathlib.Path(f"env-{attempt}-{rank}.json")
+me.with_suffix(".part").write_text(json.dumps(dict(os.environ)))
+me.with_suffix(".part").rename(me)
+"""
+
+
+class Bench:
+    """A client, and a folder for the jobs of one test."""
+
+    def __init__(self, client: Client, folder: Path) -> None:
+        self.client = client
+        self.folder = folder
+        self.token = str(folder)
+
+    def submit(self, deed: str, devices: int = 4, **more: Any) -> JobHandle:
+        fields = {
+            "name": "test",
+            "entrypoint": ["python", "-c", RANK + deed],
+            "devices": devices,
+            "working_dir": self.folder,
+            "checkpoint_dir": self.folder / "checkpoints",
+            "env": {TOKEN: self.token},
+            "grace_s": 1.0,
+        }
+        return self.client.submit(Job(**(fields | more)))
+
+    def until(self, job: JobHandle, state: JobState, deadline_s: float = 60) -> None:
+        def there() -> bool:
+            found = job.state
+            assert found is state or not found.final, job.explain()
+            return found is state
+
+        wait_until(there, deadline_s, f"{job.id} is {state}")
+
+    def ends(self, job: JobHandle, timeout_s: float = 90) -> JobState:
+        return job.wait(timeout_s)
+
+    def environment(self, attempt: int, rank: int) -> dict[str, str]:
+        path = self.folder / f"env-{attempt}-{rank}.json"
+        wait_until(path.exists, 30, f"rank {rank} of attempt {attempt} has written {path.name}")
+        found: dict[str, str] = json.loads(path.read_text())
+        return found
+
+    def touch(self, name: str) -> None:
+        (self.folder / name).touch()
+
+    def alive(self) -> list[int]:
+        """Pids of all processes that any rank of this test is or has started."""
+        found = processes.having(TOKEN, self.token, processes.table().values())
+        return sorted(entry.pid for entry in found if entry.state != "Z")
+
+    def kinds(self, job: JobHandle) -> list[str]:
+        return [event.kind for event in job.events()]
+
+
+@pytest.fixture(scope="module")
+def daemon(session_cluster: EmbeddedCluster) -> Iterator[Client]:
+    state_dir = session_cluster.state_dir / "daemon"
+    start_daemon(state_dir, probation_s=0.5, silent_s=20.0)
+    with Client() as client:
+        yield client
+    stop_daemon()
+
+
+@pytest.fixture
+def bench(cluster: EmbeddedCluster, daemon: Client, tmp_path: Path) -> Iterator[Bench]:
+    wait_until(lambda: _all_well(daemon), 90, "every node is well")
+    bench = Bench(daemon, tmp_path)
+    yield bench
+    for record in daemon.jobs([state for state in JobState if not state.final]):
+        daemon.job(record.job_id).cancel()
+        daemon.job(record.job_id).wait(60)
+    assert bench.alive() == []
+    groups = ray.util.placement_group_table().values()
+    assert [group["name"] for group in groups if group["state"] != "REMOVED"] == []
+
+
+def _all_well(client: Client) -> bool:
+    nodes = client.status().nodes
+    with_devices = [node for node in nodes if node.devices]
+    return len(with_devices) == 5 and all(node.state == "ok" for node in nodes)
+
+
+def _call(actor: Any, method: str, *arguments: Any) -> Any:
+    return ray.get(getattr(actor, method).remote(*arguments), timeout=30)
+
+
+def rank_pids(job: JobHandle) -> dict[int, int]:
+    """The pid of each rank, as the agents of its nodes tell it."""
+    attempt = job.attempts[-1]
+    found = {}
+    for node in {node for node, _ in attempt.placement["devices"]}:
+        agent = ray.get_actor(agent_name(node), NAMESPACE)
+        status = _call(agent, "status", job.id, attempt.number)
+        found |= {rank.rank: rank.pid for rank in status.ranks}
+    return found
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: (p := processes.process(pid)) is None or p.state == "Z", 10, "it is dead")
+
+
+def test_without_a_daemon_the_client_says_how_to_start_one(cluster: EmbeddedCluster) -> None:
+    with Client() as client, pytest.raises(NoDaemon, match="railweave up"):
+        client.status()
+
+
+def test_a_daemon_whose_store_belongs_to_another_program_does_not_start(
+    cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    (tmp_path / "railweave.db").write_text("not a database, but long enough to look at\n" * 50)
+    with pytest.raises(RuntimeError, match="not a SQLite file"):
+        start_daemon(tmp_path)
+    with Client() as client, pytest.raises(NoDaemon):
+        client.status()
+
+
+CONNECT = """
+import sys, time
+from railweave.scheduler import Client
+began = time.monotonic()
+try:
+    Client(*sys.argv[1:])
+except Exception as error:
+    print(type(error).__name__, error, f"within {time.monotonic() - began:.0f} s")
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"RAY_ADDRESS": ""}, "NoCluster no Ray cluster: set RAY_ADDRESS"),
+        ({"RAY_ADDRESS": "127.0.0.1:9"}, "NoCluster no Ray cluster answers at 127.0.0.1:9"),
+        ({"RAY_AUTH_TOKEN_PATH": "/no/token"}, "WrongToken RAY_AUTH_TOKEN_PATH names /no/token"),
+        ({"RAY_AUTH_TOKEN_PATH": "wrong"}, "does not accept this process's token"),
+        ({"RAY_AUTH_MODE": "disabled"}, "WrongToken the Ray cluster at .* asks for a token"),
+    ],
+)
+def test_who_cannot_connect_is_told_why_within_seconds(
+    cluster: EmbeddedCluster, tmp_path: Path, settings: dict[str, str], message: str
+) -> None:
+    (tmp_path / "wrong").write_text("0" * 64)
+    environment = {**os.environ, **cluster.environment(), **settings}
+    ran = subprocess.run(
+        [sys.executable, "-c", CONNECT],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert re.search(message, ran.stdout), ran.stdout + ran.stderr
+    assert int(ran.stdout.split()[-2]) < 10
+
+
+def test_a_job_runs_where_it_was_placed_in_torchruns_environment(bench: Bench) -> None:
+    job = bench.submit("print('done', flush=True)", devices=4, env={TOKEN: bench.token, "A": "b c"})
+    assert bench.ends(job) is JobState.SUCCEEDED, job.explain()
+    placement = job.placement
+    assert placement is not None
+    assert len({node for node, _ in placement.devices}) == 2
+    ports = set()
+    for rank, (node, device) in enumerate(placement.devices):
+        found = bench.environment(1, rank)
+        assert (found["RAILWEAVE_NODE"], found["RAILWEAVE_DEVICE"]) == (node, str(device))
+        assert (found["RANK"], found["WORLD_SIZE"]) == (str(rank), "4")
+        assert found["CUDA_VISIBLE_DEVICES"].split(",")[int(found["LOCAL_RANK"])] == str(device)
+        assert found["TORCHELASTIC_RUN_ID"] == found["RAILWEAVE_JOB_ID"] == job.id
+        assert (found["RAILWEAVE_RESUME_FROM"], found["A"]) == ("", "b c")
+        assert found["PATH"].split(":")[0] == os.path.dirname(sys.executable)
+        assert "RAY_AUTH_TOKEN_PATH" not in found
+        ports.add((found["MASTER_ADDR"], found["MASTER_PORT"]))
+        assert job.logs(rank).splitlines() == [f"rank {rank} of attempt 1", "done"]
+    assert len(ports) == 1
+    assert bench.kinds(job) == ["submitted", "launch", "resume", "launched", "running", "succeed"]
+    with pytest.raises(LookupError, match="ranks 0 to 3, not 9"):
+        job.logs(9)
+
+
+def test_a_failing_rank_is_started_again_and_in_the_end_its_last_lines_say_why(
+    bench: Bench,
+) -> None:
+    deed = "print('out of luck')\nif rank == 2: sys.exit(7)\nuntil('never')"
+    job = bench.submit(deed, max_restarts=1)
+    assert bench.ends(job) is JobState.FAILED
+    assert [attempt.number for attempt in job.attempts] == [1, 2]
+    for attempt in job.attempts:
+        cause = attempt.cause or {}
+        assert (cause["kind"], cause["rank"], cause["exit_code"]) == ("rank_exit", 2, 7)
+        assert cause["last_lines"][-1] == "out of luck"
+        assert attempt.running_s is not None
+        assert attempt.fault_seen_s is not None and attempt.stopped_s is not None
+        assert attempt.started_s <= attempt.running_s <= attempt.stopped_s
+        assert attempt.fault_seen_s <= attempt.stopped_s
+    assert bench.environment(2, 0)["TORCHELASTIC_RESTART_COUNT"] == "1"
+    assert "ended with exit code 7" in job.explain() and "out of luck" in job.explain()
+    assert [kind for kind in bench.kinds(job) if kind in ("fault", "stopped", "launch")] == [
+        "launch",
+        "fault",
+        "stopped",
+    ] * 2
+
+
+CHECKPOINTING = """
+from railweave.agents.checkpoint import Checkpointer
+checkpoints = Checkpointer()
+if attempt == 1:
+    checkpoints.save(5, b"five %d" % rank)
+    if rank == 0:
+        checkpoints.commit(5, timeout_s=60)
+    if rank != 1:
+        checkpoints.save(6, b"six %d" % rank)
+    print("saved")
+    pathlib.Path(f"saved-{rank}").touch()
+    until("never")
+print("resumed with", checkpoints.load(os.environ["RAILWEAVE_RESUME_FROM"]).decode())
+"""
+
+
+def test_a_lost_node_is_set_aside_and_the_job_resumes_elsewhere_from_its_last_whole_checkpoint(
+    cluster: EmbeddedCluster, bench: Bench
+) -> None:
+    job = bench.submit(CHECKPOINTING, devices=8)
+    for rank in range(8):
+        saved = bench.folder / f"saved-{rank}"
+        wait_until(saved.exists, 60, f"rank {rank} has saved")
+    before = job.placement
+    assert before is not None
+    victim = before.devices[0][0]
+    killed_s = time.time()
+    cluster.kill_node(victim)
+    assert bench.ends(job) is JobState.SUCCEEDED, job.explain()
+    after = job.placement
+    assert after is not None
+    assert victim not in {node for node, _ in after.devices}
+    for rank in range(8):
+        assert f"resumed with five {rank}" in job.logs(rank)
+    first, second = job.attempts
+    assert (first.cause or {})["kind"] == "node_lost"
+    assert (first.cause or {})["node"] == victim
+    assert second.resumed_from.endswith("step-000000000005.attempt-0001")
+    moved = sum(old != new for old, new in zip(before.devices, after.devices, strict=True))
+    assert second.moved_ranks == moved >= 2
+    (resume,) = [e for e in job.events() if e.kind == "resume" and e.attempt == 2]
+    assert "none from rank 1" in resume.message
+    assert first.fault_seen_s is not None and second.running_s is not None
+    assert first.fault_seen_s - killed_s < 15
+    assert second.running_s - killed_s < 60
+    (node,) = [node for node in bench.client.status().nodes if node.name == victim]
+    assert node.state == "away" and node.free == 0
+    quarantined = [e for e in bench.client.events() if e.kind == "quarantined"]
+    assert quarantined[-1].data["node"] == victim
+
+
+def test_a_killed_daemon_comes_back_and_the_job_does_not_notice(bench: Bench) -> None:
+    job = bench.submit("until('go')")
+    waiting = bench.submit("pass", devices=10)
+    bench.until(job, JobState.RUNNING)
+    pids, epoch = rank_pids(job), bench.client.status().epoch
+    before = job.events()
+    kill(bench.client.status().pid)
+    assert job.state is JobState.RUNNING, job.explain()
+    assert bench.client.status().epoch == epoch + 1
+    assert rank_pids(job) == pids
+    assert job.events()[: len(before)] == before
+    bench.touch("go")
+    assert bench.ends(job) is JobState.SUCCEEDED
+    assert len(job.attempts) == 1
+    assert bench.ends(waiting) is JobState.SUCCEEDED
+
+
+def test_a_daemon_killed_after_every_step_neither_loses_nor_repeats_one(bench: Bench) -> None:
+    job = bench.submit("if attempt == 1: until('fail'); sys.exit(1)\nuntil('go')", max_restarts=1)
+    for attempt, kind in [
+        (None, "submitted"),
+        (1, "launch"),
+        (1, "launched"),
+        (1, "running"),
+        (1, "fault"),
+        (1, "stopped"),
+        (2, "launched"),
+    ]:
+        wait_until(
+            lambda: [e for e in job.events() if e.kind == kind and e.attempt == attempt],  # noqa: B023
+            60,
+            f"{kind} of attempt {attempt}",
+        )
+        kill(bench.client.status().pid)
+        if kind == "running":
+            bench.touch("fail")
+    bench.until(job, JobState.RUNNING)
+    bench.touch("go")
+    assert bench.ends(job) is JobState.SUCCEEDED, job.explain()
+    started = [e.attempt for e in job.events() if e.kind == "running"]
+    assert len(started) == len(set(started)) == 2
+    assert [e.attempt for e in job.events() if e.kind == "fault"] == started[:1]
+    for rank in range(4):
+        assert len(job.logs(rank, attempt=started[0]).splitlines()) == 1
+
+
+def test_a_job_that_ends_while_the_daemon_is_dead_is_still_told(bench: Bench) -> None:
+    job = bench.submit("until('go')")
+    bench.until(job, JobState.RUNNING)
+    pid = bench.client.status().pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        bench.touch("go")
+        wait_until(lambda: bench.alive() == [], 30, "the ranks have ended")
+    finally:
+        kill(pid)
+    assert bench.ends(job) is JobState.SUCCEEDED
+    assert len(job.attempts) == 1
+
+
+def test_a_killed_controller_is_replaced_and_the_ranks_run_on(bench: Bench) -> None:
+    job = bench.submit("until('go')")
+    bench.until(job, JobState.RUNNING)
+    pids = rank_pids(job)
+    standing = Standing.model_validate_json(_call(find_controller(job.id), "standing"))
+    kill(standing.pid)
+    wait_until(lambda: "adopted" in bench.kinds(job), 30, "a new controller has the attempt")
+    assert rank_pids(job) == pids
+    bench.touch("go")
+    assert bench.ends(job) is JobState.SUCCEEDED
+    assert len(job.attempts) == 1
+
+
+def test_a_killed_agent_finds_its_ranks_again(bench: Bench) -> None:
+    job = bench.submit("until('go')")
+    bench.until(job, JobState.RUNNING)
+    pids = rank_pids(job)
+    assert job.placement is not None
+    agent = ray.get_actor(agent_name(job.placement.devices[0][0]), NAMESPACE)
+    kill(ray.get(agent.__ray_call__.remote(lambda self: os.getpid()), timeout=30))
+    wait_until(lambda: _answers(agent), 60, "the agent is back")
+    assert rank_pids(job) == pids
+    bench.touch("go")
+    assert bench.ends(job) is JobState.SUCCEEDED
+    assert len(job.attempts) == 1
+
+
+def _answers(actor: Any) -> bool:
+    try:
+        _call(actor, "ping")
+    except ray.exceptions.RayError:
+        return False
+    return True
+
+
+def test_a_killed_rank_brings_the_job_into_recovery(bench: Bench) -> None:
+    job = bench.submit("if attempt == 1: until('never')")
+    bench.until(job, JobState.RUNNING)
+    os.kill(rank_pids(job)[3], signal.SIGKILL)
+    assert bench.ends(job) is JobState.SUCCEEDED
+    assert (job.attempts[0].cause or {})["message"].startswith("rank 3 on node")
+    assert "SIGKILL" in (job.attempts[0].cause or {})["message"]
+
+
+def test_cancelling_leaves_no_process_not_even_of_a_rank_that_ignores_signals(
+    bench: Bench,
+) -> None:
+    deed = """
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+pathlib.Path(f"deaf-{rank}-{os.getpid()}").touch()
+until("never")
+"""
+    job = bench.submit(deed, devices=2)
+    wait_until(lambda: len(list(bench.folder.glob("deaf-*"))) == 4, 60, "ranks and children run")
+    job.cancel()
+    assert bench.ends(job) is JobState.CANCELLED
+    assert bench.alive() == []
+    assert job.explain().startswith(f"{job.id} is CANCELLED: cancelled")
+    job.cancel()
+    assert job.state is JobState.CANCELLED
+
+
+def test_cancelling_during_the_launch_ends_it_too(bench: Bench) -> None:
+    job = bench.submit("until('never')")
+    wait_until(lambda: job.state is not JobState.PENDING, 30, "it is being launched")
+    job.cancel()
+    assert bench.ends(job) is JobState.CANCELLED
+    assert bench.alive() == []
+
+
+def test_a_queued_job_says_for_what_it_waits_and_starts_when_that_is_free(bench: Bench) -> None:
+    first = bench.submit("until('go')", devices=6)
+    bench.until(first, JobState.RUNNING)
+    second = bench.submit("until('go-2')", devices=6)
+    third = bench.submit("pass", devices=1)
+    urgent = bench.submit("pass", devices=5, priority=1)
+    wait_until(lambda: "behind" in third.explain(), 30, "the third waits behind another")
+    assert f"1st in the queue: needs 5 devices, 4 of 10 are free: {first.id} holds 6" in (
+        urgent.explain().replace("first in", "1st in")
+    )
+    assert f"2nd in the queue: behind {urgent.id}" in second.explain()
+    assert f"3rd in the queue: behind {urgent.id}" in third.explain()
+    assert [e.message for e in urgent.events() if e.kind == "waiting"] == [
+        f"needs 5 devices, 4 of 10 are free: {first.id} holds 6"
+    ]
+    bench.touch("go")
+    assert bench.ends(first) is JobState.SUCCEEDED
+    assert bench.ends(urgent) is JobState.SUCCEEDED
+    bench.touch("go-2")
+    assert bench.ends(second) is JobState.SUCCEEDED
+    assert bench.ends(third) is JobState.SUCCEEDED
+    assert urgent.attempts[0].started_s < second.attempts[0].started_s
+
+
+def test_a_job_that_no_cluster_of_this_size_can_hold_fails_at_once(bench: Bench) -> None:
+    job = bench.submit("pass", devices=11)
+    assert bench.ends(job, 20) is JobState.FAILED
+    assert "needs 11 devices, 10 are there in the whole cluster" in job.explain()
+    graph = {
+        "format": "railweave.pcg/1",
+        "world_size": 1,
+        "groups": [],
+        "requires": [{"ranks": [0], "accelerator": "H800"}],
+    }
+    job = bench.submit("pass", devices=None, pcg=graph)
+    assert bench.ends(job, 20) is JobState.FAILED
+    assert "needs 1 H800 device, 0 are there" in job.explain()
+
+
+def test_what_a_node_refuses_is_told_and_the_program_that_is_missing_named(bench: Bench) -> None:
+    job = bench.submit("", entrypoint=["no-such-program"], devices=1, max_restarts=0)
+    assert bench.ends(job) is JobState.FAILED
+    assert "no command 'no-such-program'" in job.explain()
+
+
+def test_an_agent_that_falls_silent_counts_as_lost_and_its_ranks_are_ended_when_it_returns(
+    bench: Bench,
+) -> None:
+    job = bench.submit("if attempt == 1: until('never')\nuntil('go')")
+    bench.until(job, JobState.RUNNING)
+    assert job.placement is not None
+    node = job.placement.devices[0][0]
+    pids = rank_pids(job)
+    agent = ray.get_actor(agent_name(node), NAMESPACE)
+    pid = ray.get(agent.__ray_call__.remote(lambda self: os.getpid()), timeout=30)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_until(lambda: len(job.attempts) == 2, 60, "the job is placed again")
+        bench.until(job, JobState.RUNNING)
+        assert job.placement is not None
+        assert node not in {where for where, _ in job.placement.devices}
+        silent = [
+            rank
+            for rank, (where, _) in enumerate(job.attempts[0].placement["devices"])
+            if where == node
+        ]
+        assert all(processes.process(pids[rank]) for rank in silent)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: "leftover" in bench.kinds(job), 60, "the ranks left there are ended")
+    assert not any(processes.process(pids[rank]) for rank in silent)
+    bench.touch("go")
+    assert bench.ends(job) is JobState.SUCCEEDED
+
+
+def test_a_submission_repeated_after_a_lost_answer_queues_one_job(bench: Bench) -> None:
+    job = Job(name="twice", entrypoint="true", devices=1, working_dir=bench.folder)
+    connection = bench.client._connection
+    for _ in range(2):
+        connection.call("submit", "twice-1", job.to_json())
+    assert [r.job_id for r in bench.client.jobs() if r.name == "twice"] == ["twice-1"]
+    assert bench.ends(bench.client.job("twice-1")) is JobState.SUCCEEDED
+    assert bench.client.job("twice-1").spec == job
+
+
+def test_an_unknown_job_is_named(bench: Bench) -> None:
+    with pytest.raises(LookupError, match="no job 'nope-1'"):
+        bench.client.job("nope-1")
+
+
+def test_a_probe_measures_every_tier(bench: Bench) -> None:
+    lines: list[str] = []
+    cluster = bench.client.probe(lines.append)
+    assert [tier.name for tier in cluster.tiers] == ["pod", "spine"]
+    assert {node.name: node.domains["pod"] for node in cluster.nodes} == {
+        "a0": "p0",
+        "a1": "p0",
+        "b0": "p1",
+        "b1": "p1",
+        "spare": "p1",
+    }
+    assert all(tier.bandwidth > 1e6 and 0 < tier.latency < 0.1 for tier in cluster.tiers)
+    assert any("pairs measured" in line for line in lines)
