@@ -15,6 +15,7 @@ from ray.actor import ActorHandle
 from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from ..placement.errors import InvalidInput, Problem
 from .agent import Agent
 from .assemble import DOMAIN_LABEL, PairMeasurement, find_domains, order_tiers
 from .inventory import NodeInventory
@@ -122,8 +123,11 @@ def ensure_agents(
     """Every alive node's agent, made where it is missing or belongs to a node that died.
 
     state_dir: where agents keep their state, on every node. only: the node names to look after.
-    Blocks for at most `timeout_s`, then names what is missing.
+    Blocks for at most `timeout_s`, then names what is missing. Raises InvalidInput, RayError.
     """
+    if not os.path.isabs(state_dir):
+        fix = "give an absolute path, one that every node can have"
+        raise InvalidInput("state_dir", [Problem("", f"found {state_dir!r}", fix)])
     ray_nodes: list[dict[str, Any]] = [n for n in ray.nodes() if n["Alive"]]  # type: ignore[no-untyped-call]
     names = node_names(ray_nodes)
     waiting = {
@@ -198,12 +202,6 @@ def _unfit(actor: ActorHandle[Any], ping: Any, node_id: str) -> str:
         return ""
     ray.kill(actor, no_restart=True)
     return f"an agent of its name was on node {found.node_id}, which is replaced"
-
-
-def end_agents(agents: Mapping[str, NodeAgent]) -> None:
-    """End agents for good. Ranks that run go on, and a new agent finds them."""
-    for agent in agents.values():
-        ray.kill(agent.actor, no_restart=True)
 
 
 def inventories(agents: Mapping[str, NodeAgent], timeout_s: float = 30.0) -> list[NodeInventory]:

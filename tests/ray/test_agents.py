@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,17 @@ from railweave.agents import processes
 from railweave.agents.assemble import assemble_cluster
 from railweave.agents.attempt import NodeLaunch, NodePhase, Refused
 from railweave.agents.fleet import (
+    NAMESPACE,
     Fleet,
     NodeAgent,
-    end_agents,
+    agent_name,
     ensure_agents,
     inventories,
     probe_cluster,
 )
 from railweave.agents.inventory import DeviceSource
 from railweave.agents.netprobe import Budget
+from railweave.placement import InvalidInput
 from railweave.scheduler.embedded import EmbeddedCluster
 from shared_cluster import NODES
 from waiting import wait_until
@@ -42,7 +45,9 @@ def ended(session_cluster: EmbeddedCluster) -> Iterator[None]:
     """The session's other tests find no agent of this module."""
     ray.init(ignore_reinit_error=True, namespace="railweave", log_to_driver=False)
     yield
-    end_agents(ensure_agents("unused").agents)
+    for name in NAMES:
+        with suppress(ValueError):
+            ray.kill(ray.get_actor(agent_name(name), NAMESPACE), no_restart=True)
 
 
 @pytest.fixture
@@ -198,6 +203,13 @@ def test_a_node_that_comes_back_gets_a_new_agent_that_knows_its_past(
     status = get(after.actor.status.remote("interrupted", 1))
     assert status.phase is NodePhase.STOPPED
     assert status.ranks[0].failed
+
+
+def test_the_state_folder_must_be_the_same_place_for_every_process(
+    cluster: EmbeddedCluster,
+) -> None:
+    with pytest.raises(InvalidInput, match="give an absolute path"):
+        ensure_agents("state")
 
 
 def test_ports_and_checkpoints_are_answered_by_the_node(fleet: Fleet, tmp_path: Path) -> None:
