@@ -33,7 +33,9 @@ _log = logging.getLogger(__name__)
 
 def node_folder(state_dir: str | Path, node: str) -> Path:
     """A node's own folder, so that nodes may share a disk."""
-    return Path(state_dir) / "nodes" / quote(node, safe="")
+    quoted = quote(node, safe="")
+    # quote() leaves dots alone, and "." and ".." lead elsewhere.
+    return Path(state_dir) / "nodes" / (f"%2E{quoted[1:]}" if quoted[0] == "." else quoted)
 
 
 class Agent:
