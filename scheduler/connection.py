@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ RESTART_S = 60.0
 _CALL_S = 90.0
 _REACH_S = 5.0
 _RETRY_S = 0.1
+_ERROR_LINE = re.compile(r"[A-Za-z_][\w.]*: ")
 _ALIVE = "/ray.rpc.NodeInfoGcsService/CheckAlive"
 
 
@@ -57,9 +59,15 @@ class Connection:
 
         Raises NoCluster, WrongToken.
         """
-        if ray.is_initialized():
-            return cls(owned=False)
         where = address or os.environ.get("RAY_ADDRESS", "")
+        if ray.is_initialized():
+            joined = ray.get_runtime_context().gcs_address
+            if address and address != joined:
+                raise NoCluster(
+                    f"this process has joined the Ray cluster at {joined}; call ray.shutdown() "
+                    f"before joining the one at {address}"
+                )
+            return cls(owned=False)
         if not where:
             raise NoCluster(
                 "no Ray cluster: set RAY_ADDRESS to its head's host:port, or start one on this "
@@ -93,7 +101,7 @@ class Connection:
             try:
                 return self._once(method, *arguments)
             except ActorDiedError as error:
-                raise NoDaemon(f"the daemon has ended: {_last_line(error)}") from None
+                raise NoDaemon(f"the daemon has ended: {_root_message(error)}") from None
             except (RayActorError, GetTimeoutError) as error:
                 if time.monotonic() > give_up:
                     raise NoDaemon(
@@ -117,8 +125,11 @@ class Connection:
             raise (error.cause if isinstance(error.cause, Exception) else error) from None
 
 
-def _last_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[-1]
+def _root_message(error: Exception) -> str:
+    """The message of the error that ended an actor, out of the traceback that Ray makes of it."""
+    lines = str(error).strip().splitlines()
+    starts = [i for i, line in enumerate(lines) if _ERROR_LINE.match(line)]
+    return "\n".join(lines[starts[-1] if starts else 0 :])
 
 
 def _use_token() -> None:

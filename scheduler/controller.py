@@ -17,6 +17,7 @@ from ray.exceptions import RayError
 
 from ..agents.fleet import NAMESPACE
 from .link import AgentLink, off_loop, within
+from .log import write_log
 from .messages import (
     DAEMON_NAME,
     ON_HEAD,
@@ -38,6 +39,7 @@ class Controller:
     """The actor `railweave-job-<id>`. All of its methods are quick; the work is in tasks."""
 
     def __init__(self, job_id: str) -> None:
+        write_log()
         self.job_id = job_id
         self._plan: AttemptPlan | None = None
         self._watch: Watch | None = None

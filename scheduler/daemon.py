@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 import socket
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from .explain import explain
 from .job import Job
 from .launcher import Launcher
 from .lifecycle import JobEvent, JobState
+from .log import write_log
 from .messages import Report
 from .nodes import Nodes
 from .policy import in_order, look
@@ -48,6 +50,8 @@ class Daemon:
     async def __init__(self, settings_json: str) -> None:  # type: ignore[misc]
         # Ray awaits this on the actor's event loop, for a new and for a restarted actor alike.
         settings = Settings.model_validate_json(settings_json)
+        Path(settings.state_dir).mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_log(Path(settings.state_dir) / "daemon.log")
         store = await _open(settings)
         epoch = store.take_epoch(Core.now_s(), f"pid {os.getpid()} on {socket.gethostname()}")
         _log.info("epoch %d", epoch)
@@ -228,6 +232,13 @@ class Daemon:
         core = self._core
         await _set_within(core.wake, _IDLE_S)
         core.wake.clear()
+        began = time.monotonic()
+        await self._start_what_can()
+        # A long queue takes a while to look at; others get at least as much time as that.
+        await asyncio.sleep(min(time.monotonic() - began, _IDLE_S))
+
+    async def _start_what_can(self) -> None:
+        core = self._core
         while True:
             now_s = core.now_s()
             queue = in_order(core.store.waiting())
@@ -281,7 +292,6 @@ class Daemon:
 
 
 async def _open(settings: Settings) -> Store:
-    Path(settings.state_dir).mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         return Store.open(settings.store_location)
     except StoreUnusable:
