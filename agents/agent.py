@@ -35,7 +35,7 @@ def node_folder(state_dir: str | Path, node: str) -> Path:
     """A node's own folder, so that nodes may share a disk."""
     quoted = quote(node, safe="")
     # quote() leaves dots alone, and "." and ".." lead elsewhere.
-    return Path(state_dir) / "nodes" / (f"%2E{quoted[1:]}" if quoted[0] == "." else quoted)
+    return Path(state_dir) / "nodes" / (f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted)
 
 
 class Agent:

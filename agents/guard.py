@@ -231,6 +231,8 @@ class Guard:
             if struct.unpack("3i", peer)[1] != os.geteuid():
                 return
             line = await asyncio.wait_for(reader.readline(), _REQUEST_WAIT_S)
+            if not line:
+                return  # only wanted to know whether anyone is there
             answer = await self._answer(json.loads(line))
             writer.write(json.dumps(answer).encode() + b"\n")
             await writer.drain()

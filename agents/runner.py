@@ -36,7 +36,7 @@ from .guard import JOURNAL_NAME, KILL_WAIT_S, MARKER
 from .journal import FINAL_PHASES, Journal, Status
 from .logs import last_lines, log_path, read_chunk
 from .processes import Process, below, end_all, having, process, send_signal, table
-from .spec import Spec
+from .spec import Spec, remove_dead_sockets
 
 GUARD_START_S = 20.0
 _ANSWER_MARGIN_S = 5.0
@@ -69,6 +69,7 @@ class Runner:
         self._jobs.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._raylet_fd = os.pidfd_open(raylet_pid)
         self._mutex = threading.RLock()
+        remove_dead_sockets()
         self._held: set[tuple[str, int]] = set()
         self._held |= {
             (status.job_id, status.attempt)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
+import socket
 import stat
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +37,22 @@ def socket_folder() -> Path:
             f"{folder} is not a folder that only uid {os.geteuid()} can enter; remove it"
         )
     return folder
+
+
+def remove_dead_sockets(older_than_s: float = 60.0) -> None:
+    """Remove sockets that guards which were killed have left, whatever node they were of."""
+    for path in socket_folder().glob("*.sock"):
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - path.stat().st_mtime < older_than_s:
+                continue  # its guard may be between binding and listening
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(1.0)
+                try:
+                    connection.connect(str(path))
+                except ConnectionRefusedError:
+                    path.unlink()
+                except OSError:
+                    continue
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -21,7 +22,7 @@ from railweave.agents.environment import rank_environment
 from railweave.agents.logs import last_lines, log_path
 from railweave.agents.processes import process
 from railweave.agents.runner import Runner
-from railweave.agents.spec import Spec
+from railweave.agents.spec import Spec, remove_dead_sockets
 from waiting import wait_until
 
 # An agent's side of a node in a process of its own, so that it can be killed.
@@ -244,6 +245,23 @@ def test_a_journal_that_a_crash_cut_short_is_read_up_to_the_cut(node: NodeBench)
     assert again.status("job", 1).phase is NodePhase.STOPPED
     assert [record["seq"] for record in journal.read(path)] == [1, 2, 3, 4]
     again.close()
+
+
+def test_sockets_of_killed_guards_are_removed_and_those_of_living_ones_kept(
+    node: NodeBench,
+) -> None:
+    node.launch("sleep", "1000")
+    spec = Spec.read(node.state_dir / "jobs" / "job" / "attempt-1")
+    assert spec
+    dead = Path(spec.socket).with_name("0123456789abcdef.sock")
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.bind(str(dead))
+    remove_dead_sockets(older_than_s=3600)
+    assert dead.exists()
+    remove_dead_sockets(older_than_s=0)
+    assert not dead.exists()
+    assert node.runner.status("job", 1, after_seq=1).phase is NodePhase.RUNNING
+    assert Path(spec.socket).exists()
 
 
 def test_tending_ends_what_a_killed_guard_left(node: NodeBench) -> None:
