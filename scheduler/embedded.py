@@ -10,7 +10,6 @@ import atexit
 import contextlib
 import json
 import os
-import random
 import re
 import secrets
 import shutil
@@ -84,6 +83,8 @@ class EmbeddedCluster:
         _check([head, *nodes])
         self._planned = [head, *nodes]
         self._running: dict[str, EmbeddedNode] = {}
+        # Clusters of different people on one machine have addresses of their own, too.
+        self._subnet = f"{secrets.randbelow(254) + 1}.{secrets.randbelow(256)}"
         self._octets: dict[str, int] = {}
         self._started = 0
         # Unix sockets have at most 107 bytes of path, so Ray's directories start from a short one.
@@ -96,7 +97,7 @@ class EmbeddedCluster:
     @property
     def address(self) -> str:
         """Host and port of the head, as RAY_ADDRESS wants it."""
-        return f"{_ip(self._octets[HEAD])}:{self._port}"
+        return f"{self._ip(HEAD)}:{self._port}"
 
     @property
     def node_names(self) -> tuple[str, ...]:
@@ -144,7 +145,7 @@ class EmbeddedCluster:
             self._state_dir = self._directory / "state"
         self._state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         _write_secret(self._state_dir / "ray-token", secrets.token_hex(32))
-        self._port = _free_port(random.SystemRandom())
+        self._port = _free_port()
         self._keeper = _Keeper.start(self._directory, self._state_dir / "keeper.log")
         atexit.register(self.stop)
         try:
@@ -222,6 +223,7 @@ class EmbeddedCluster:
             "directory": os.fspath(self._directory),
             "state_dir": os.fspath(self.state_dir),
             "started": self._started,
+            "subnet": self._subnet,
             "octets": self._octets,
             "nodes": [asdict(node) for node in self._running.values()],
         }
@@ -242,7 +244,8 @@ class EmbeddedCluster:
         cluster = cls([], state_dir=data["state_dir"])
         cluster._directory = Path(data["directory"])
         cluster._keeper = _Keeper(cluster._directory, entry)
-        cluster._port, cluster._octets = data["port"], data["octets"]
+        cluster._port = data["port"]
+        cluster._subnet, cluster._octets = data["subnet"], data["octets"]
         cluster._started = data["started"]
         cluster._running = {node["name"]: EmbeddedNode(**node) for node in data["nodes"]}
         return cluster
@@ -310,7 +313,7 @@ class EmbeddedCluster:
             [
                 "--head",
                 f"--port={self._port}",
-                f"--ray-client-server-port={_free_port(random.SystemRandom())}",
+                f"--ray-client-server-port={_free_port()}",
                 "--include-dashboard=false",
                 "--no-monitor",
             ]
@@ -327,7 +330,7 @@ class EmbeddedCluster:
                 "--log-color=false",
                 *role,
             ),
-            f"--node-ip-address={_ip(self._octets[node.name])}",
+            f"--node-ip-address={self._ip(node.name)}",
             f"--node-name={node.name}",
             f"--labels={labels}",
             f"--resources={json.dumps(resources)}",
@@ -335,6 +338,8 @@ class EmbeddedCluster:
             "--num-gpus=0",
             "--object-store-memory=80000000",
             f"--temp-dir={directory}",
+            # The default port is one for all nodes of a machine, and each would try it for seconds.
+            "--dashboard-agent-listen-port=0",
             "--include-log-monitor=false",
             "--disable-usage-stats",
         ]
@@ -357,6 +362,10 @@ class EmbeddedCluster:
             "RAY_raylet_start_wait_time_s": "120",
             "PYTHONUNBUFFERED": "1",
         }  # fmt: skip
+
+    def _ip(self, name: str) -> str:
+        """A loopback address of the node's own, so that nodes differ by address as real ones do."""
+        return f"127.{self._subnet}.{self._octets[name]}"
 
     def _failure(self, node: EmbeddedNode, log: Path, what: str) -> str:
         lines = _tail(log, 4000).splitlines()[-12:]
@@ -483,15 +492,10 @@ def _check(nodes: Sequence[EmbeddedNode]) -> None:
         raise InvalidInput("embedded cluster", problems)
 
 
-def _ip(octet: int) -> str:
-    """A loopback address of the node's own, so that nodes differ by address as real ones do."""
-    return f"127.0.{octet // 250}.{octet % 250 + 1}"
-
-
-def _free_port(chooser: random.Random) -> int:
+def _free_port() -> int:
     """A port below the ephemeral range, where no outgoing connection takes it in between."""
     for _ in range(200):
-        port = chooser.randrange(20000, 32000)
+        port = 20000 + secrets.randbelow(12000)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("", port))
             return port

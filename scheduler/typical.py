@@ -7,33 +7,35 @@ from math import lcm
 from ..placement.model import Model
 from ..placement.workload import Parallelism, Workload
 
-_HIDDEN = 4096
-_LAYERS = 32
-_HEADS = 32
+# Hidden size and layers of a GPT of 7, 70 and 175 billion parameters, by how many ranks hold one.
+_SHAPES = ((8, 4096, 32), (64, 8192, 80), (None, 12288, 96))
+_HEAD_DIM = 128
 _SEQUENCE = 4096
+_FEWEST_MICRO_BATCHES = 8
 _MICRO_BATCHES_A_STAGE = 4
 
 
 def typical_workload(tp: int, pp: int, dp: int) -> Workload:
-    """A GPT of 7 billion parameters split that way, grown where a degree asks for it.
+    """A GPT of 7, 70 or 175 billion parameters split that way, grown where a degree asks for it.
 
     Placement needs only the proportions: tensor parallelism sends most, then data parallelism, then
     the pipeline, as they do in any large transformer. Ranks are numbered tensor-parallel first,
     then data, then pipeline.
     """
+    hidden, layers = next((h, n) for most, h, n in _SHAPES if most is None or tp * pp <= most)
     model = Model.transformer(
         name="typical",
-        hidden=lcm(_HIDDEN, tp),
-        layers=lcm(_LAYERS, pp),
-        heads=lcm(_HEADS, tp),
+        hidden=lcm(hidden, tp),
+        layers=lcm(layers, pp),
+        heads=lcm(hidden // _HEAD_DIM, tp),
         vocab=50304,
         sequence=lcm(_SEQUENCE, tp),
-        head_dim=_HIDDEN // _HEADS,
+        head_dim=_HEAD_DIM,
     )
     return Workload(
         model=model,
         parallelism=Parallelism(tp=tp, pp=pp, dp=dp),
-        global_batch=dp * (_MICRO_BATCHES_A_STAGE * pp if pp > 1 else 1),
+        global_batch=dp * max(_FEWEST_MICRO_BATCHES, _MICRO_BATCHES_A_STAGE * pp),
         sequence=model.sequence,
         rank_order="tp-dp-pp",
     )
