@@ -15,13 +15,13 @@ FONT = 'font-family="system-ui, sans-serif" font-size="12"'
 LEFT, TOP, ROW = 150, 56, 30
 TICKS = (1.0, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)
 FINEST = 0.01
-"""Excess over the bound that takes as much width as its first doubling."""
+"""Excess that takes as much width as its first doubling."""
 
 
 def ratios(results: Sequence[Result]) -> str:
-    """One line a family, one mark a method at its mean ratio to the bound.
+    """One line a family, one mark a method at its mean ratio to the least that any method found.
 
-    The scale is logarithmic in the excess over the bound, and cut at 10.
+    The scale is logarithmic in the excess, and cut at 10.
     """
     table = cells(results)
     names, kinds = families(results), methods(results)
@@ -32,7 +32,7 @@ def ratios(results: Sequence[Result]) -> str:
         excess = min(max(value, 1.0), 10.0) - 1.0
         return LEFT + plot * math.log1p(excess / FINEST) / math.log1p(9.0 / FINEST)
 
-    parts = [_open(width, height, "Cross-spine bytes over the proven bound")]
+    parts = [_open(width, height, "Cross-spine bytes over the least that any method found")]
     for position, method in enumerate(kinds):
         column, line = position % 4, position // 4
         at, down = LEFT + 180 * column, 18 + 18 * line
@@ -54,9 +54,10 @@ def ratios(results: Sequence[Result]) -> str:
         )
         for position, method in reversed(list(enumerate(kinds))):
             cell = table.get((method, family))
-            if cell is not None and cell.ratios:
-                title = f"{method}, {family}: {cell.mean_ratio:.3f}"
-                parts.append(_mark(x(cell.mean_ratio), y, method, _colour(position), title))
+            if cell is not None and cell.over_least:
+                ratio = cell.mean_over_least
+                title = f"{method}, {family}: {ratio:.3f}"
+                parts.append(_mark(x(ratio), y, method, _colour(position), title))
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 

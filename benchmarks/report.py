@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from string import Template
 from typing import Any
 
@@ -55,22 +56,13 @@ def page(run: Run) -> str:
         seed_count=listed,
         time_limit=f"{run.time_limit_s:g}",
         starts=_counted(run.starts, "random start"),
-        unbounded=_unbounded(results, table),
-        ratios=_ratios(results, table),
+        ratios=_ratios(results, {key: cell.ratios for key, cell in table.items()}),
+        over_least=_ratios(results, {key: cell.over_least for key, cell in table.items()}),
+        failures=_failures(results),
         families="\n".join(f"| {name} | {described(name)} |" for name in families(results)),
         verdicts=_verdicts(results, table),
         times=_times(results, table),
         growth=GROWTH.format(table=_growth(run.growth)) if run.growth else "",
-    )
-
-
-def _unbounded(results: Sequence[Result], table: dict[tuple[str, str], Cell]) -> str:
-    named = [name for name in families(results) if table[SOLVER, name].unbounded]
-    if not named:
-        return ""
-    return (
-        f"Without a bound above 0 ({', '.join(named)}) the least bytes that any method found stand "
-        "in its place.\n"
     )
 
 
@@ -83,30 +75,35 @@ def _head(results: Sequence[Result], first: str) -> list[str]:
     return ["| " + " | ".join([first, *names]) + " |", "|---" * (len(names) + 1) + "|"]
 
 
-def _ratios(results: Sequence[Result], table: dict[tuple[str, str], Cell]) -> str:
+def _ratios(results: Sequence[Result], ratios: dict[tuple[str, str], tuple[float, ...]]) -> str:
+    """Mean and worst by method and family; bold where the mean is the best of its family."""
     rows = _head(results, "method")
-    best = {
-        family: min(
-            table[method, family].mean_ratio
-            for method in methods(results)
-            if table[method, family].ratios
-        )
+    means = {key: number(fmean(found)) for key, found in ratios.items() if found}
+    least = {
+        family: number(min(fmean(f) for (_, name), f in ratios.items() if name == family and f))
         for family in families(results)
     }
     for method in methods(results):
-        shown = [_ratio_text(table[method, family], best[family]) for family in families(results)]
+        shown = []
+        for family in families(results):
+            found = ratios[method, family]
+            if not found:
+                shown.append("none valid")
+                continue
+            mean, worst = means[method, family], number(max(found))
+            text = mean if mean == worst else f"{mean} ({worst})"
+            shown.append(f"**{text}**" if mean == least[family] else text)
         rows.append(f"| {_name(method)} | " + " | ".join(shown) + " |")
     return "\n".join(rows) + "\n"
 
 
-def _ratio_text(cell: Cell, best: float) -> str:
-    """A mean and the worst, bold when the mean is the best of its family."""
-    if not cell.ratios:
-        return "no valid placement"
-    mean, worst = number(cell.mean_ratio), number(max(cell.ratios))
-    text = mean if mean == worst else f"{mean} ({worst})"
-    failed = f", {cell.failed} failed" if cell.failed else ""
-    return (f"**{text}**" if mean == number(best) else text) + failed
+def _failures(results: Sequence[Result]) -> str:
+    """Every instance for which a method had no valid placement."""
+    failed = [r for r in results if not r.traffic_bytes]
+    return "".join(
+        f"No valid placement: {r.method} on {r.family}, seed {r.seed} ({r.problem}).\n\n"
+        for r in failed
+    )
 
 
 def number(value: float) -> str:

@@ -17,9 +17,8 @@ EQUAL_WITHIN = 1e-3
 class Cell:
     """One method on one family, over its seeds.
 
-    ratios: cross-spine bytes over the bound by seed, or, where the bound is 0, over the least that
-        any method found; 1 when both are 0, inf over 0.
-    unbounded: instances whose bound is 0 while every method has bytes at the spine.
+    ratios: cross-spine bytes over the bound by seed; 1 when both are 0, inf over a bound of 0.
+    over_least: the same over the least that any method found.
     better, equal, worse: instances where the solver's placement is better than, as good as or
         worse than this method's, spine first and then inwards, within 0.1 %.
     seconds: median wall time.
@@ -27,17 +26,22 @@ class Cell:
     """
 
     ratios: tuple[float, ...]
+    over_least: tuple[float, ...]
     better: int
     equal: int
     worse: int
     seconds: float
     failed: int
-    unbounded: int
 
     @property
     def mean_ratio(self) -> float:
-        """Mean of the ratios; nan when there is none."""
+        """Mean of the ratios to the bound; nan when there is none."""
         return fmean(self.ratios) if self.ratios else math.nan
+
+    @property
+    def mean_over_least(self) -> float:
+        """Mean of the ratios to the least found; nan when there is none."""
+        return fmean(self.over_least) if self.over_least else math.nan
 
 
 def cells(results: Sequence[Result]) -> dict[tuple[str, str], Cell]:
@@ -62,15 +66,13 @@ def _cell(
     valid = [row for row in rows if row.traffic_bytes]
     signs = [compared(solver[row.family, row.seed], row) for row in valid]
     return Cell(
-        ratios=tuple(
-            ratio(row.spine_bytes, row.bound_bytes or least[row.family, row.seed]) for row in valid
-        ),
+        ratios=tuple(ratio(row.spine_bytes, row.bound_bytes) for row in valid),
+        over_least=tuple(ratio(row.spine_bytes, least[row.family, row.seed]) for row in valid),
         better=signs.count(-1),
         equal=signs.count(0),
         worse=signs.count(1),
         seconds=median(row.seconds for row in valid) if valid else math.nan,
         failed=len(rows) - len(valid),
-        unbounded=sum(not row.bound_bytes and least[row.family, row.seed] > 0 for row in valid),
     )
 
 

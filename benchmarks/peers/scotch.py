@@ -100,12 +100,12 @@ def _tree(job: Job, slots: list[Domain], step: int) -> tuple[list[int], str]:
             leaf = leaf * widths[depth - 1] + position[slot.path[:depth]]
         leaves.append(leaf * widths[-1] + used[slot.path])
         used[slot.path] += 1
-    if widths[-1] == 1:
-        widths.pop()
     costs = [step**power for power in range(len(widths) - 1, -1, -1)]
-    links = " ".join(f"{width} {cost}" for width, cost in zip(widths, costs, strict=True))
+    # Scotch refuses levels of one child; leaving them out changes no leaf's number.
+    branching = [pair for pair in zip(widths, costs, strict=True) if pair[0] > 1] or [(2, 1)]
+    links = " ".join(f"{width} {cost}" for width, cost in branching)
     ordered = sorted(leaves)
-    text = f"sub {len(leaves)} {' '.join(map(str, ordered))}\ntleaf {len(widths)} {links}\n"
+    text = f"sub {len(leaves)} {' '.join(map(str, ordered))}\ntleaf {len(branching)} {links}\n"
     return leaves, text
 
 

@@ -232,12 +232,19 @@ def test_tables_show_means_worst_verdicts_and_infinite_ratios() -> None:
     assert picture.ratios(rows).count("<polygon") == 2  # legend and mark
 
 
-def test_without_a_bound_the_least_bytes_found_stand_in_its_place() -> None:
+def test_without_a_bound_methods_are_still_compared_with_the_least_found() -> None:
     rows = [result(measure.SOLVER, 8.0, 0.0), result("other", 10.0, 0.0)]
     found = table.cells(rows)
-    assert found[measure.SOLVER, "b"].ratios == (1.0,)
-    assert found["other", "b"].ratios == (1.25,)
-    assert "Without a bound above 0 (b)" in report.page(report.Run(rows))
+    assert found[measure.SOLVER, "b"].over_least == (1.0,)
+    assert found["other", "b"].over_least == (1.25,)
+    assert "| other | 1.25 |" in report.page(report.Run(rows))
+
+
+def test_a_method_without_a_valid_placement_stands_in_the_page_with_the_reason() -> None:
+    failed = measure.Result("b", 1, 16, "other", "", {}, 10.0, 0.0, "s1: a device is used twice")
+    page = report.page(report.Run([result(measure.SOLVER, 10.0), failed]))
+    assert "| other | none valid |" in page
+    assert "other on b, seed 1 (s1: a device is used twice)" in page
 
 
 def test_growth_pictures_hold_a_mark_for_each_size() -> None:
