@@ -30,7 +30,7 @@ FAMILIES = {
     "d": Family(((8, 240), (16, 120), (12, 160), (24, 80)), 100, (20, 4, 10)),
     "e": Family(((8, 128), (16, 64), (32, 32), (4, 256)), 100, (20, 4, 10)),
 }
-TENSOR = 8
+TENSOR, EXPERTS, CONTEXT = 8, 4, 2
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ def instance(family: str, seed: int, variant: str = "dense") -> Instance:
     chance = random.Random(f"{family} {variant} {seed}")
     made = FAMILIES[family]
     stages, replicas = chance.choice(made.shapes)
+    replicas -= replicas % {"experts": EXPERTS, "context": CONTEXT}.get(variant, 1)
     cluster = clos_8_rail(made.units, units_per_pod=chance.choice(made.units_per_pod))
     nodes = made.units * 20
     wanted = stages * replicas / nodes
@@ -56,10 +57,10 @@ def instance(family: str, seed: int, variant: str = "dense") -> Instance:
     pcg = grid_pcg(
         stages,
         replicas,
-        data_bytes=chance.choice([3.0e9, 1.5e9, 6.0e9]),
+        data_bytes=chance.choice([3.0e9, 1.5e9, 6.0e9]) if variant == "dense" else 3.0e9,
         pipeline_bytes=chance.choice([0.5e9, 0.25e9, 1.0e9]),
-        experts=4 if variant == "experts" else 1,
-        context=2 if variant == "context" else 1,
+        experts=EXPERTS if variant == "experts" else 1,
+        context=CONTEXT if variant == "context" else 1,
     )
     return Instance(f"{family}-{variant}-{seed}", in_use, pcg)
 
@@ -94,12 +95,13 @@ def grid_pcg(
                 add(f"tp/{s}/{d}", "all_reduce", whole, 137.6e9)
         for t in range(tensor):
             every = [rank(s, d, t) for d in range(replicas)]
-            add(f"dp/{s}/{t}", "all_reduce", every, data_bytes)
+            dense_part = 0.4 if experts > 1 else 1.0
+            add(f"dp/{s}/{t}", "all_reduce", every, dense_part * data_bytes)
             for block in range(replicas // context if context > 1 else 0):
                 near = [rank(s, block * context + c, t) for c in range(context)]
                 add(f"cp/{s}/{block}/{t}", "all_gather", near, 20e9)
             for e in range(experts if experts > 1 else 0):
-                same = [rank(s, d, t) for d in range(e, replicas - replicas % experts, experts)]
+                same = [rank(s, d, t) for d in range(e, replicas, experts)]
                 add(f"edp/{s}/{e}/{t}", "all_reduce", same, 0.6 * data_bytes)
         for block in range(replicas // experts if experts > 1 else 0):
             near = [rank(s, block * experts + e, t) for e in range(experts) for t in range(tensor)]

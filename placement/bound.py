@@ -63,7 +63,7 @@ def spread_bound(problem: Counts, found: float, work: float) -> float:
         value, _ = relaxed.value(trial)
         if value > best:
             best, prices = value, trial
-    best = max(best, relaxed.climbed(prices, target, steps))
+    best = max(best, relaxed.climbed(prices, target, steps, bool(prices.parts.any())))
     return (best - SAFETY * abs(best)) * scale
 
 
@@ -95,8 +95,8 @@ class _Relaxed:
         value += float((prices.whole * self._height).sum()) + 2 * float(prices.parts.sum())
         return value, spread
 
-    def climbed(self, start: _Prices, target: float, steps: int) -> float:
-        """The best bound met in subgradient steps from `start`."""
+    def climbed(self, start: _Prices, target: float, steps: int, parts: bool) -> float:
+        """The best bound met in subgradient steps from `start`; `parts`: prices of those too."""
         best, top = -np.inf, start
         prices = start
         theta, fails = 1.0, 0
@@ -116,6 +116,8 @@ class _Relaxed:
             short = (self._height - spread.sum(axis=1)) / tall
             missing = 2.0 - self._touched[np.arange(len(spread))[:, None], spread].sum(axis=1)
             missing[(prices.parts <= 0) & (missing < 0)] = 0.0
+            if not parts:
+                missing[:] = 0.0
             size = float((short**2).sum() + (missing**2).sum())
             if size == 0.0:
                 break

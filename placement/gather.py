@@ -11,6 +11,8 @@ from .structure import Chains, find_chains
 from .units import LEAST_GRIP, UnitGraph, contract, gather_heaviest, mixed_kinds, unit_graph
 
 _LEAST_BLOCK_GRIP = 0.4
+_MOST_SHORT = 0.25
+"""Part of the blocks that may have to be split for want of room for whole ones."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,8 @@ class Gathered:
     atoms: the graph of atoms.
     block_of: the block of each atom; a block has `block` atoms and stays in an outermost domain.
     blocks: the graph of blocks. chains: its chains, where it has any.
-    grip: how firmly the sets hold together; at 1 or more, gathering costs nothing at the spine.
+    grip: how firmly the atoms hold together; at 1 or more, gathering them costs nothing at the
+        spine. bearable: factors for the weights of nets and links at which that is true of blocks.
     """
 
     atom_of: Ints
@@ -32,6 +35,7 @@ class Gathered:
     blocks: UnitGraph
     chains: Chains | None
     grip: float
+    bearable: list[tuple[float, float]]
 
 
 def gather(fabric: Fabric, demand: Demand) -> Gathered:
@@ -55,6 +59,7 @@ def gather(fabric: Fabric, demand: Demand) -> Gathered:
     top = fabric.domain[-1]
     room = np.bincount(top, weights=free // atom).astype(np.int64)
     block_of, block = np.arange(graph.units), 1
+    bearable = [(1.0, 1.0)]
     chains = find_chains(graph)
     while chains is None:
         largest = int(room.max(initial=0)) // block
@@ -62,14 +67,17 @@ def gather(fabric: Fabric, demand: Demand) -> Gathered:
         if found is None or found.grip < _LEAST_BLOCK_GRIP or mixed_kinds(graph, found.unit_of):
             break
         size = block * found.size
-        if int((room // size).sum()) * size < atoms.units or (graph.kind >= 0).any():
+        short = 1 - int((room // size).sum()) * size / atoms.units
+        if short > _MOST_SHORT or (graph.kind >= 0).any():
             break
         graph = contract(graph, found.unit_of)
-        block_of, block, grip = found.unit_of[block_of], size, min(grip, grip * found.grip)
+        # Of several gatherings only the last may lean on factors; the others count whole.
+        grip *= min(1.0, *(min(pair) for pair in bearable)) if bearable != [(1.0, 1.0)] else 1.0
+        block_of, block, bearable = found.unit_of[block_of], size, found.bearable()
         chains = find_chains(graph)
     if chains is None:
         graph, block_of, block = atoms, np.arange(atoms.units), 1
-    return Gathered(atom_of, atom, atoms, block_of, block, graph, chains, grip)
+    return Gathered(atom_of, atom, atoms, block_of, block, graph, chains, grip, bearable)
 
 
 def _kinds_fit(fabric: Fabric, rooms: Ints, graph: UnitGraph, unit_of: Ints, size: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from .polish import MOVES_PER_WORK, Local, polished
 from .room import Room
 from .search import search
 from .structure import Chains
-from .structured import descend, leaf_of_units, outermost_counts, starts_of
+from .structured import NOWHERE, descend, leaf_of_units, outermost_counts, starts_of
 
 _SEARCH_SHARE = 0.45
 _BOUND_SHARE = 0.25
@@ -62,18 +62,21 @@ def _place_chains(
     nothing = -chains.constant + 1e-9 * abs(chains.constant)
     spread = search(problem, starts, budget.left * _SEARCH_SHARE, seed, nothing)
     cost = problem.bytes_of(spread)
-    least = -np.inf if cost <= nothing else _bound(loosest, cost, budget)
+    least = 0.0 if cost <= nothing else _bound(loosest, gathered, chains, cost, budget)
     outermost = room.inside[-1][0]
     leaves, places = descend(chains, room, fabric, gathered.block, spread, budget.left, seed)
     leaf = leaf_of_units(chains, fabric, leaves, places, gathered.blocks.units)[gathered.block_of]
     order = np.argsort(leaf, kind="stable")
     order = order[np.lexsort((gathered.block_of[order], leaf[order]))]
     moves = int(budget.left * 0.3 * MOVES_PER_WORK)
-    if chains.left_out_bytes > 0:
-        top = np.empty(gathered.atoms.units, dtype=np.int64)
+    if chains.left_out_bytes > 0 or leaves[-1].domain == NOWHERE:
+        top = np.full(gathered.atoms.units, NOWHERE, dtype=np.int64)
         for i, found in enumerate(leaves):
-            inside = fabric.domain[-1][fabric.domain[found.level] == found.domain][0]
-            top[leaf == i] = np.searchsorted(outermost, inside)
+            if found.domain != NOWHERE:
+                inside = fabric.domain[-1][fabric.domain[found.level] == found.domain][0]
+                top[leaf == i] = np.searchsorted(outermost, inside)
+        _fill_left_over(top, order, gathered.block, room.room[-1][outermost])
+        order = order[np.argsort(top[order], kind="stable")]
         _polish_outermost(gathered, room, fabric, outermost, top, order, moves, seed, node)
     else:
         for i, found in enumerate(leaves):
@@ -90,21 +93,49 @@ def _place_chains(
                 seed,
                 node,
             )
-    bound = least + chains.constant - SAFETY * abs(chains.constant)
-    return max(0.0, bound * min(1.0, gathered.grip))
+    return least
 
 
-def _bound(loosest: Counts | None, cost: float, budget: Budget) -> float:
+def _fill_left_over(top: Ints, order: Ints, block: int, spaces: Ints) -> None:
+    """Split the blocks that are nowhere over what room is left, each over as few as can be."""
+    free = spaces - np.bincount(top[top >= 0], minlength=len(spaces))
+    lost = order[top[order] == NOWHERE]
+    for first in range(0, len(lost), block):
+        atoms = lost[first : first + block]
+        while len(atoms):
+            enough = np.flatnonzero(free >= len(atoms))
+            j = int(enough[np.argmin(free[enough])]) if len(enough) else int(np.argmax(free))
+            part = min(len(atoms), int(free[j]))
+            top[atoms[:part]] = j
+            free[j] -= part
+            atoms = atoms[part:]
+
+
+def _bound(
+    loosest: Counts | None, gathered: Gathered, chains: Chains, cost: float, budget: Budget
+) -> float:
+    """Bytes that no placement can do with less of, whatever sets of ranks it splits."""
     if loosest is None:
-        return -np.inf
+        return 0.0
+    best = 0.0
     work = min(budget.left * _BOUND_SHARE, _PATIENT_BOUND_STEPS * bound_work(loosest))
-    return spread_bound(loosest, cost, work)
+    for nets, links in gathered.bearable:
+        scaled = replace(loosest, cost=loosest.cost * nets, link=loosest.link * links)
+        constant = chains.net_constant * nets + chains.link_constant * links
+        total = cost + chains.constant
+        target = total * max(nets, links) - constant
+        least = spread_bound(scaled, target, work / len(gathered.bearable))
+        best = max(best, least + constant - SAFETY * (abs(constant) + abs(least)))
+    return best * min(1.0, gathered.grip)
 
 
 def _loosest(fabric: Fabric, gathered: Gathered, problem: Counts) -> Counts | None:
     """The problem with the room that even a placement which splits units over nodes has."""
     free = np.bincount(fabric.slot_domain[-1], minlength=int(fabric.domain[-1].max()) + 1)
     rooms = free // gathered.atom // gathered.block
+    if rooms.sum() < problem.height.sum():
+        # Split blocks put back whole need a place; allow them one wherever a part of one fits.
+        rooms = -(-(free // gathered.atom) // gathered.block)
     rooms = rooms[rooms > 0]
     if rooms.sum() < problem.height.sum():
         return None

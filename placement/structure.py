@@ -17,16 +17,22 @@ class Chains:
 
     members: the units of each class, in chain order. Where class p + 1 continues the chain of
         class p, unit i of the one is linked to unit i of the other.
-    cost, link: as in Counts. constant: bytes to add to what Counts says.
+    cost, link: as in Counts. net_constant, link_constant: bytes to add to what Counts says.
     left_out_bytes: links that no chain could take; they cost something or nothing.
     """
 
     members: list[Ints]
     cost: Floats
     link: Floats
-    constant: float
+    net_constant: float
+    link_constant: float
     left_out_bytes: float
     kind: Ints
+
+    @property
+    def constant(self) -> float:
+        """Bytes to add to what Counts says."""
+        return self.net_constant + self.link_constant
 
     @property
     def height(self) -> Ints:
@@ -108,21 +114,20 @@ def _chains(graph: UnitGraph, class_of: Ints) -> Chains | None:
     kinds[class_of] = graph.kind
     if (kinds[class_of] != graph.kind).any():
         return None
-    inner_constant, between = joints
+    between = joints
     members, link, left_out = _in_order(graph, class_of, between)
     order = [int(class_of[m[0]]) for m in members]
-    constant += inner_constant + float(sum(w * len(m) for w, m in zip(link, members, strict=True)))
-    return Chains(members, cost[order], link, constant, left_out, kinds[order])
+    linked = float(sum(w * len(m) for w, m in zip(link, members, strict=True)))
+    return Chains(members, cost[order], link, constant, linked, left_out, kinds[order])
 
 
 def _joints(
     graph: UnitGraph, class_of: Ints, size: Ints, cost: Floats
-) -> tuple[float, dict[tuple[int, int], tuple[float, dict[int, int]]]] | None:
+) -> dict[tuple[int, int], tuple[float, dict[int, int]]] | None:
     """Links between classes: for each pair of classes the weight, and the partner of each unit.
 
     Links inside a class of two are put into `cost`. None when some pair is joined unevenly.
     """
-    constant = 0.0
     entries: dict[tuple[int, int], list[tuple[int, int, float]]] = defaultdict(list)
     for (u, v), weight in zip(graph.link.T.tolist(), graph.link_weight.tolist(), strict=True):
         a, b = int(class_of[u]), int(class_of[v])
@@ -143,7 +148,7 @@ def _joints(
         if not (even and whole):
             return None
         between[a, b] = (min(weights), partner)
-    return constant, between
+    return between
 
 
 def _in_order(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,11 +17,15 @@ from .structure import Chains
 _INNER_SHARE = 0.25
 """Part of the work that goes to the levels inside the outermost."""
 _LEAST_WORK = 4000 / MOVES_PER_WORK
+NOWHERE = -1
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """A domain in which some units end as far as counts tell: a node, or a wider one."""
+    """A domain in which some units end as far as counts tell: a node, or a wider one.
+
+    Units that have to be split over domains end NOWHERE.
+    """
 
     level: int
     domain: int
@@ -30,9 +34,19 @@ class Leaf:
 def outermost_counts(chains: Chains, room: Room, fabric: Fabric, block: int) -> Counts:
     """The problem of spreading the classes over the outermost domains.
 
-    block: units of `room` in one unit of the chains.
+    block: units of `room` in one unit of the chains. Blocks that cannot all be whole have one more
+    domain, the last, which stands for what is left over everywhere.
     """
-    return _counts(chains, chains.height, room, fabric.levels - 1, room.inside[-1][0], block)
+    whole = _counts(chains, chains.height, room, fabric.levels - 1, room.inside[-1][0], block)
+    short = int(chains.height.sum() - whole.room.sum())
+    if short <= 0:
+        return whole
+    kinds = np.zeros((1, whole.kind_room.shape[1]), dtype=np.int64)
+    return replace(
+        whole,
+        room=np.append(whole.room, short),
+        kind_room=np.concatenate([whole.kind_room, kinds]),
+    )
 
 
 def _counts(
@@ -140,6 +154,10 @@ def descend(
     for i, domain in enumerate(room.inside[-1][0].tolist()):
         if outer[:, i].any():
             inwards(fabric.levels - 1, domain, outer[:, i])
+    if outer.shape[1] > len(room.inside[-1][0]) and outer[:, -1].any():
+        for p, count in enumerate(outer[:, -1].tolist()):
+            places[p].extend([len(leaves)] * count)
+        leaves.append(Leaf(fabric.levels - 1, NOWHERE))
     return leaves, [np.array(p, dtype=np.int64) for p in places]
 
 
@@ -155,6 +173,9 @@ def leaf_of_units(
         node_in[level] = first
     rows = np.empty((fabric.levels, len(leaves)), dtype=np.int64)
     for i, leaf in enumerate(leaves):
+        if leaf.domain == NOWHERE:
+            rows[:, i] = -1 - i
+            continue
         node = node_in[leaf.level][leaf.domain]
         for level in range(fabric.levels):
             inside = level < leaf.level

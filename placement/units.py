@@ -144,48 +144,91 @@ class Gathering:
     """Units gathered into equal larger ones.
 
     unit_of: the larger unit of each unit. size: units in each of them.
-    grip: least ratio, over the sets, of what splitting one costs to the most that moving it whole
-        can cost. At 1 or more, some best placement splits none of them, provided that the whole
-        sets fit; see `gather_heaviest`.
+    splitting: bytes that splitting a set costs at least; nets, links: the most that the nets and
+        the links to other sets can cost when it is put back whole; by set.
     """
 
     unit_of: Ints
     size: int
-    grip: float
+    splitting: Floats
+    nets: Floats
+    links: Floats
+
+    @cached_property
+    def grip(self) -> float:
+        """Least ratio of what splitting a set costs to the most that moving it whole can cost.
+
+        At 1 or more, some best placement splits none of the sets, provided that whole sets fit; see
+        `gather_heaviest`.
+        """
+        moving = self.nets + self.links
+        ratio: Floats = self.splitting / np.maximum(moving, _FIRMEST * self.splitting)
+        return float(ratio.min())
+
+    def bearable(self) -> list[tuple[float, float]]:
+        """Factors for the weights of nets and of links at which the grip is 1, the best few."""
+        if self.grip >= 1.0:
+            return [(1.0, 1.0)]
+        split, nets, links = self.splitting, self.nets, self.links
+        tiny = _FIRMEST * split
+        whole_nets = max(0.0, float(((split - nets) / np.maximum(links, tiny)).min()))
+        whole_links = max(0.0, float(((split - links) / np.maximum(nets, tiny)).min()))
+        found = [(self.grip, self.grip)]
+        if (nets <= split).all():
+            found.append((1.0, min(1.0, whole_nets)))
+        if (links <= split).all():
+            found.append((min(1.0, whole_links), 1.0))
+        return found
 
 
 def gather_heaviest(graph: UnitGraph, most: int) -> Gathering | None:
-    """The heaviest equal sets of 2 to `most` units that cover all units, if they hold together.
+    """The smallest equal sets of 2 to `most` units that cover all units and hold together.
+
+    When no sets have a grip of 1, those with the firmest; None when there are none.
 
     Why a grip of 1 is enough: take a placement that splits m of the sets, take them all out and put
     each back whole wherever it fits. Taking out saves what the splits cost. Putting back costs each
     net that holds a whole set at most one weight a set (it already touched a second domain, for it
-    held a split set), a ring that holds a part of it at most two, and each link or pair at most
-    itself. Of the rings through parts of a set, those through one of its units were already split.
+    held a split set), a ring that holds a part of it at most two, and a pair at most itself. Of the
+    rings and links through parts of a set, those of one of its units were apart before.
     """
     sizes = np.diff(graph.start)
-    heavy: list[tuple[float, int, Ints]] = []
+    by_size: dict[int, list[tuple[float, int, Ints]]] = {}
     for net in np.flatnonzero(sizes <= most).tolist():
-        heavy.append((_pull(graph, net), net, graph.members(net)))
-    for i in range(graph.link.shape[1]):
-        heavy.append((float(graph.link_weight[i]) / 2, -1 - i, graph.link[:, i]))
-    heavy.sort(key=lambda entry: (-entry[0], entry[1]))
-    owner = np.full(graph.units, -1, dtype=np.int64)
-    inner: list[float] = []
-    size = 0
-    for _, _net, members in heavy:
+        entry = (_pull(graph, net), net, graph.members(net))
+        by_size.setdefault(int(sizes[net]), []).append(entry)
+    if most >= 2 and graph.link.shape[1]:
+        by_size[2] = [
+            (weight / 2, -1 - i, graph.link[:, i])
+            for i, weight in enumerate(graph.link_weight.tolist())
+        ]
+    firmest: Gathering | None = None
+    for size in sorted(by_size):
+        if graph.units % size:
+            continue
+        owner = _cover(graph.units, by_size[size])
+        found = _gripped(graph, owner, size) if owner is not None else None
+        if found is not None and found.grip >= 1.0:
+            return found
+        if found is not None and (firmest is None or found.grip > firmest.grip):
+            firmest = found
+    return firmest
+
+
+def _cover(units: int, sets: list[tuple[float, int, Ints]]) -> Ints | None:
+    """The set of each unit when the heaviest sets, none overlapping, cover them all."""
+    owner = np.full(units, -1, dtype=np.int64)
+    count = 0
+    for _, _, members in sorted(sets, key=lambda entry: (-entry[0], entry[1])):
         claimed = owner[members]
         if (claimed >= 0).any():
             if (claimed == claimed[0]).all():
                 continue
-            break
-        size = size or len(members)
-        if len(members) != size:
-            break
-        owner[members] = len(inner)
-        inner.append(0.0)
-        if len(inner) * size == graph.units:
-            return _gripped(graph, owner, size)
+            return None
+        owner[members] = count
+        count += 1
+        if count * len(members) == units:
+            return owner
     return None
 
 
@@ -220,16 +263,33 @@ def _gripped(graph: UnitGraph, owner: Ints, size: int) -> Gathering | None:
     within = one == other
     if size == 2:
         splitting += np.bincount(one[within], weights=graph.link_weight[within], minlength=sets)
-    np.add.at(moving, one[~within], graph.link_weight[~within])
-    np.add.at(moving, other[~within], graph.link_weight[~within])
     least_spared = np.full(sets, np.inf)
     np.minimum.at(least_spared, owner, spared)
     moving -= least_spared
-    held_together = splitting > 0
-    if not held_together.all():
+    if not (splitting > 0).all():
         return None
-    ratio = splitting / np.maximum(moving, _FIRMEST * splitting)
-    return Gathering(owner, size, float(ratio.min()))
+    return Gathering(owner, size, splitting, moving, _moving_links(graph, owner, sets, size))
+
+
+def _moving_links(graph: UnitGraph, owner: Ints, sets: int, size: int) -> Floats:
+    """The most that the links of each set can cost when it is put back whole.
+
+    Of a split set at least one unit was apart from any other set that is whole, and its links to
+    that one crossed before. Two split sets share what lies between them, and half is not more.
+    """
+    ends = np.concatenate([graph.link[0], graph.link[1]])
+    far = owner[np.concatenate([graph.link[1], graph.link[0]])]
+    weight = np.tile(graph.link_weight, 2)
+    outward = owner[ends] != far
+    keys, which = np.unique(ends[outward] * sets + far[outward], return_inverse=True)
+    by_unit = np.bincount(which, weights=weight[outward], minlength=len(keys))
+    pairs, group = np.unique(owner[keys // sets] * sets + keys % sets, return_inverse=True)
+    total = np.bincount(group, weights=by_unit, minlength=len(pairs))
+    least = np.full(len(pairs), np.inf)
+    np.minimum.at(least, group, by_unit)
+    full = np.bincount(group, minlength=len(pairs)) == size
+    moved = total - np.where(full, least, 0.0)
+    return np.bincount(pairs // sets, weights=moved, minlength=sets).astype(np.float64)
 
 
 def _least_split(form: int, weight: float, held: Ints) -> float:
