@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from railweave.placement import Cluster, Evaluator, place
@@ -92,8 +93,14 @@ def peer_result(
         started = time.perf_counter()
         try:
             devices = candidate.place()
-        except (ValueError, subprocess.CalledProcessError) as error:
+        except ValueError as error:
             problems.append(f"{candidate.setting}: {error}")
+            continue
+        except subprocess.CalledProcessError as error:
+            said = (error.stderr or b"").decode(errors="replace").strip().splitlines()
+            last = said[-1] if said else "no message"
+            program = Path(error.cmd[0]).name
+            problems.append(f"{candidate.setting}: {program} ended with {error.returncode}: {last}")
             continue
         seconds = time.perf_counter() - started
         wrong = validity_problem(job.cluster, job.pcg.world_size, devices)
@@ -114,8 +121,14 @@ def peer_result(
         traffic_bytes=traffic,
         bound_bytes=bound_bytes,
         seconds=seconds,
-        problem="; ".join(problems),
+        problem=_told(problems),
     )
+
+
+def _told(problems: list[str]) -> str:
+    """The first two problems and how many more there are."""
+    more = [f"and {len(problems) - 2} more settings"] if len(problems) > 2 else []
+    return "; ".join([*problems[:2], *more])
 
 
 def side_by_side(

@@ -15,6 +15,7 @@ from .measure import SOLVER, Result
 from .table import Cell, cells, families, methods
 
 TEMPLATE = Path(__file__).with_name("page.md.in")
+INFINITE = "∞"
 GROWTH = """## Growth with the cluster
 
 A dense job on about 92 % of the devices, each size in a process of its own. Memory is the peak of
@@ -92,7 +93,8 @@ def _ratios(results: Sequence[Result], ratios: dict[tuple[str, str], tuple[float
                 continue
             mean, worst = means[method, family], number(max(found))
             text = mean if mean == worst else f"{mean} ({worst})"
-            shown.append(f"**{text}**" if mean == least[family] else text)
+            best = mean == least[family] and mean != INFINITE
+            shown.append(f"**{text}**" if best else text)
         rows.append(f"| {_name(method)} | " + " | ".join(shown) + " |")
     return "\n".join(rows) + "\n"
 
@@ -109,7 +111,7 @@ def _failures(results: Sequence[Result]) -> str:
 def number(value: float) -> str:
     """A ratio to two places, or to one when it is large."""
     if math.isinf(value):
-        return "∞"
+        return INFINITE
     return f"{value:.2f}" if value < 10 else f"{value:.1f}"
 
 
