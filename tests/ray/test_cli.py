@@ -1,0 +1,222 @@
+"""The command's promises on a real cluster: from `up` to `down`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from railweave.placement import Cluster
+from railweave.scheduler.cli.main import run
+from railweave.scheduler.embedded import EmbeddedCluster
+from shared_cluster import NODES
+from waiting import wait_until
+
+COMMAND = (sys.executable, "-c", "from railweave.scheduler.cli.main import main; main()")
+PYTHON = ("python", "-c")
+
+
+@pytest.fixture(scope="module")
+def up(session_cluster: EmbeddedCluster) -> Iterator[None]:
+    state_dir = session_cluster.state_dir / "cli-daemon"
+    assert run(["up", "--state-dir", str(state_dir)]) == 0
+    yield
+    assert run(["down", "--cancel-jobs"]) == 0
+    ray.init(ignore_reinit_error=True, namespace="railweave", log_to_driver=False)
+    assert ray.util.list_named_actors(all_namespaces=True) == []
+    ray.shutdown()
+
+
+@pytest.fixture
+def railweave(
+    cluster: EmbeddedCluster, up: None, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Any]:
+    """Runs a command; returns its exit code, output and errors."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = run(list(arguments))
+        shown = capsys.readouterr()
+        assert "Traceback" not in shown.err
+        return code, shown.out, shown.err
+
+    yield call
+    for job in json.loads(call("jobs", "--json")[1]):
+        if job["ended_s"] is None:
+            call("cancel", job["id"], "--wait")
+
+
+def test_status_lists_every_node_with_its_domain_and_devices(railweave: Any) -> None:
+    code, out, _ = railweave("status", "--json")
+    assert code == 0
+    nodes = {node["name"]: node for node in json.loads(out)["nodes"]}
+    for node in NODES:
+        found = nodes[node.name]
+        assert (found["state"], found["devices"], found["free"]) == ("ok", 2, 2)
+        assert found["domains"] == dict(node.domains)
+    code, out, _ = railweave("status")
+    assert code == 0 and "jobs:" in out and "pod=p1" in out
+
+
+def test_probe_measures_and_topology_shows_the_same_cluster(railweave: Any, tmp_path: Path) -> None:
+    code, out, err = railweave("probe", "--json", "--out", str(tmp_path / "cluster.yaml"))
+    assert code == 0
+    assert "pairs measured" in err
+    probed = Cluster.parse(out)
+    assert {node.name for node in probed.nodes} == {node.name for node in NODES}
+    assert Cluster.load(tmp_path / "cluster.yaml") == probed
+    assert Cluster.parse(railweave("topology", "--json")[1]) == probed
+    assert "p0  pod" in railweave("topology")[1]
+
+
+def test_a_submitted_job_can_be_waited_for_looked_at_and_read(railweave: Any) -> None:
+    script = "import os; print('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'])"
+    code, out, _ = railweave(
+        *("submit", "--name", "tiny", "--tp", "2", "--dp", "2", "--wait", "--json"),
+        *("--env", "GREETING=hello", "--", *PYTHON, script),
+    )
+    assert code == 0
+    job = json.loads(out)
+    assert (job["state"], job["devices"], job["attempt"]) == ("SUCCEEDED", 4, 1)
+    assert railweave("logs", job["id"], "--rank", "3")[1] == "rank 3 of 4\n"
+    assert railweave("logs", job["id"], "--follow")[1] == "rank 0 of 4\n"
+    shown = json.loads(railweave("show", job["id"], "--json")[1])
+    (attempt,) = shown["attempts"]
+    placed = attempt["placement"]["devices"]
+    assert placed[0][0] == placed[1][0] and placed[2][0] == placed[3][0]  # tp stays in a node
+    assert [event["kind"] for event in shown["events"]][:1] == ["submitted"]
+    assert "SUCCEEDED" in railweave("show", job["id"])[1]
+    explained = json.loads(railweave("explain", job["id"], "--json")[1])
+    by_kind = explained["traffic_bytes_by_kind"]
+    assert by_kind["tp all_gather"]["node"] > 0 and by_kind["tp all_gather"]["spine"] == 0
+    assert "tp all_gather" in railweave("explain", job["id"])[1]
+    assert job["id"] in railweave("jobs", "--state", "succeeded")[1]
+    assert job["id"] not in railweave("jobs", "--state", "FAILED")[1]
+
+
+def test_a_job_that_fails_is_code_1_with_its_reason(railweave: Any) -> None:
+    code, out, err = railweave(
+        *("submit", "--devices", "1", "--max-restarts", "0", "--wait"),
+        *("--", *PYTHON, "raise SystemExit(7)"),
+    )
+    assert code == 1
+    job_id = out.splitlines()[0]
+    assert f"{job_id} is FAILED" in err and "7" in err
+
+
+def test_down_is_refused_while_a_job_runs_and_cancel_ends_it(railweave: Any) -> None:
+    script = "import time; print('up', flush=True); time.sleep(600)"
+    code, out, _ = railweave("submit", "--devices", "2", "--", *PYTHON, script)
+    assert code == 0
+    job_id = out.strip()
+    wait_until(
+        lambda: railweave("logs", job_id, "--rank", "1")[1] == "up\n", 60, "the job's rank 1 runs"
+    )
+    code, _, err = railweave("down")
+    assert code == 1 and job_id in err and "--cancel-jobs" in err
+    assert "held by" in railweave("status")[1] and f"{job_id}:" in railweave("status")[1]
+    code, out, _ = railweave("cancel", job_id, "--wait", "--json")
+    assert code == 0 and json.loads(out)["state"] == "CANCELLED"
+
+
+def test_a_job_that_waits_says_for_what(railweave: Any) -> None:
+    sleep = ("--", "sleep", "600")
+    railweave("submit", "--devices", "8", *sleep)
+    waiting = railweave("submit", "--devices", "4", *sleep)[1].strip()
+    wait_until(
+        lambda: (
+            "4" in railweave("explain", waiting)[1] and "free" in railweave("explain", waiting)[1]
+        ),
+        30,
+        "the second job waits for devices",
+    )
+    assert "PENDING" in railweave("explain", waiting)[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["show", "no-such-job"], 1, "no-such-job"),
+        (["logs", "no-such-job"], 1, "no-such-job"),
+        (["cancel", "no-such-job"], 1, "no-such-job"),
+        (["explain", "no-such-job"], 1, "no-such-job"),
+        (["submit", "--devices", "2"], 2, "COMMAND"),
+        (["submit", "--", "true"], 2, "found none of them"),
+        (["submit", "--devices", "2", "--tp", "2", "--", "true"], 2, "--devices and --tp"),
+        (["submit", "--devices", "1", "--env", "X", "--", "true"], 2, "NAME=VALUE"),
+        (["submit", "--devices", "1", "--env", "RANK=1", "--", "true"], 2, "env.RANK"),
+        (["submit", "--pcg", "/no/such", "--", "true"], 2, "No such file"),
+        (["jobs", "--state", "DONE"], 2, "DONE"),
+        (["up", "--embedded"], 2, "RAY_ADDRESS is set"),
+    ],
+)
+def test_wrong_requests_say_what_is_wrong(
+    railweave: Any, arguments: list[str], code: int, words: str
+) -> None:
+    found, out, err = railweave(*arguments)
+    assert (found, out) == (code, "")
+    assert words in err
+
+
+def test_up_on_a_cluster_with_a_daemon_changes_nothing(
+    railweave: Any, session_cluster: EmbeddedCluster
+) -> None:
+    before = json.loads(railweave("status", "--json")[1])["daemon"]
+    code, out, _ = railweave("up", "--state-dir", str(session_cluster.state_dir / "cli-daemon"))
+    assert code == 0 and "10 devices" in out
+    assert json.loads(railweave("status", "--json")[1])["daemon"]["pid"] == before["pid"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"RAY_ADDRESS": None}, "railweave up --embedded"),
+        ({"RAY_ADDRESS": "127.0.0.1:1"}, "no Ray cluster answers at 127.0.0.1:1"),
+        ({"RAY_AUTH_MODE": None, "RAY_AUTH_TOKEN_PATH": None, "HOME": "/nonexistent"}, "a token"),
+    ],
+)
+def test_a_cluster_that_cannot_be_reached_is_code_1_with_what_to_set(
+    cluster: EmbeddedCluster, changed: dict[str, str | None], words: str, tmp_path: Path
+) -> None:
+    environment: dict[str, str | None] = {**os.environ, "RAILWEAVE_HOME": str(tmp_path), **changed}
+    done = subprocess.run(
+        [*COMMAND, "status"],
+        env={name: value for name, value in environment.items() if value is not None},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert words in done.stderr and "Traceback" not in done.stderr
+
+
+def test_an_embedded_cluster_stays_until_down(nothing_left: Path) -> None:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
+    environment = kept | {"RAILWEAVE_HOME": str(nothing_left / "embedded-home")}
+
+    def call(*arguments: str) -> str:
+        return subprocess.run(
+            [*COMMAND, *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=True,
+        ).stdout
+
+    up = json.loads(call("up", "--embedded", "--nodes", "1", "--devices-per-node", "3", "--json"))
+    assert {node["name"]: node["devices"] for node in up["nodes"]} == {"head": 0, "n0": 3}
+    job = json.loads(call("submit", "--devices", "3", "--wait", "--json", "--", "true"))
+    assert job["state"] == "SUCCEEDED"
+    assert "the embedded cluster has ended" in call("down")
+    again = subprocess.run(
+        [*COMMAND, "status"], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert again.returncode == 1 and "no embedded cluster is running" in again.stderr
