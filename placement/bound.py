@@ -13,7 +13,7 @@ from .index import Floats, Ints
 
 SAFETY = 1e-9
 """Relative allowance for rounding, taken off every bound."""
-CELLS_PER_WORK = 100_000_000
+CELLS_PER_WORK = 450_000_000
 """Table cells counted as one unit of work."""
 _FAR = 1e300
 _PATIENCE = 4

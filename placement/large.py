@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,12 +15,12 @@ from .gather import Gathered, gather
 from .index import Demand, Fabric, Ints
 from .polish import MOVES_PER_WORK, Local, polished
 from .room import Room
-from .search import search
+from .search import THREADS, search
 from .structure import Chains
 from .structured import NOWHERE, descend, leaf_of_units, outermost_counts, starts_of
 
-_SEARCH_SHARE = 0.45
-_BOUND_SHARE = 0.25
+_FIRST_SHARE = 0.3
+_SECOND_SHARE = 0.5
 _PATIENT_BOUND_STEPS = 120
 
 
@@ -60,9 +61,18 @@ def _place_chains(
     starts = [start for start in starts_of(problem) if problem.fits(start)]
     loosest = _loosest(fabric, gathered, problem)
     nothing = -chains.constant + 1e-9 * abs(chains.constant)
-    spread = search(problem, starts, budget.left * _SEARCH_SHARE, seed, nothing)
+    work = budget.left
+    spread = search(problem, starts, work * _FIRST_SHARE, seed, nothing)
     cost = problem.bytes_of(spread)
-    least = 0.0 if cost <= nothing else _bound(loosest, gathered, chains, cost, budget)
+    least = 0.0
+    if cost > nothing:
+        # One thread looks for a better bound, the other goes on looking for a better spread.
+        with ThreadPoolExecutor(THREADS) as pool:
+            bound = pool.submit(_bound, loosest, gathered, chains, cost, work * _SECOND_SHARE)
+            spread = search(
+                problem, [spread, *starts], work * _SECOND_SHARE, seed + 1, nothing, threads=1
+            )
+            least = bound.result()
     outermost = room.inside[-1][0]
     leaves, places = descend(chains, room, fabric, gathered.block, spread, budget.left, seed)
     leaf = leaf_of_units(chains, fabric, leaves, places, gathered.blocks.units)[gathered.block_of]
@@ -112,13 +122,13 @@ def _fill_left_over(top: Ints, order: Ints, block: int, spaces: Ints) -> None:
 
 
 def _bound(
-    loosest: Counts | None, gathered: Gathered, chains: Chains, cost: float, budget: Budget
+    loosest: Counts | None, gathered: Gathered, chains: Chains, cost: float, work: float
 ) -> float:
     """Bytes that no placement can do with less of, whatever sets of ranks it splits."""
     if loosest is None:
         return 0.0
     best = 0.0
-    work = min(budget.left * _BOUND_SHARE, _PATIENT_BOUND_STEPS * bound_work(loosest))
+    work = min(work, _PATIENT_BOUND_STEPS * bound_work(loosest))
     for nets, links in gathered.bearable:
         scaled = replace(loosest, cost=loosest.cost * nets, link=loosest.link * links)
         constant = chains.net_constant * nets + chains.link_constant * links

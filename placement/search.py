@@ -13,7 +13,7 @@ from .counts import Counts
 from .index import Floats, Ints
 from .pairing import CELLS_PER_WORK, pair_cells, share_all
 
-_THREADS = 2
+THREADS = 2
 _FIRST_MOVES = 200_000
 _KICK_MOVES = 10_000
 _KICK_HEATS = (0.3, 1.0, 3.0)
@@ -39,12 +39,16 @@ def seed_of(chance: np.random.Generator) -> int:
 
 
 def search(
-    problem: Counts, starts: Sequence[Ints], work: float, seed: int, enough: float = -np.inf
+    problem: Counts,
+    starts: Sequence[Ints],
+    work: float,
+    seed: int,
+    enough: float = -np.inf,
+    threads: int = THREADS,
 ) -> Ints:
     """The cheapest spread found, never dearer than any of the starts.
 
-    work: units of work for each of the two threads. enough: a cost at which to stop, such as a
-    bound.
+    work: units of work for each thread. enough: a cost at which to stop, such as a bound.
     """
     best = min(starts, key=problem.bytes_of)
     step = float(
@@ -58,10 +62,13 @@ def search(
     scaled = _Scaled(problem, problem.cost / step, problem.link / step)
 
     def run(thread: int) -> Ints:
-        return _improve(scaled, starts, work, seed * _THREADS + thread, enough / step)
+        return _improve(scaled, starts, work, seed * THREADS + thread, enough / step)
 
-    with ThreadPoolExecutor(_THREADS) as pool:
-        found = list(pool.map(run, range(_THREADS)))
+    if threads == 1:
+        found = [run(0)]
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            found = list(pool.map(run, range(threads)))
     return min([best, *found], key=problem.bytes_of)
 
 
