@@ -1,0 +1,173 @@
+"""Repairing a placement after a loss: as few ranks move as must, to the spares that cost least."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from .cluster import Cluster
+from .errors import InvalidInput, Problem
+from .evaluate import evaluate
+from .index import Demand, Fabric, Ints
+from .insertion import Board
+from .losses import Device, Loss
+from .on_rails import on_rails
+from .pcg import PCG
+from .place import PROOF_TOLERANCE, place
+from .placement import Placement
+from .settle import settle
+from .shift import shift
+
+_MOST_SINGLE = 64
+"""Forced ranks up to which each may also go its own way."""
+
+
+@dataclass(frozen=True)
+class Repair:
+    """A placement after a loss and what it took.
+
+    placement: the whole job; ranks that are not in `moved` are where they were.
+    moved: all ranks with another device than before, ascending. forced: those whose device is lost.
+    before_bytes: traffic by tier before the loss, as the old placement tells it; compare with
+        `placement.traffic_bytes`.
+    fresh: what placing the job anew would give, any rank moving anywhere; None unless asked for.
+    """
+
+    placement: Placement
+    moved: list[int]
+    forced: list[int]
+    before_bytes: dict[str, float]
+    fresh: Placement | None = None
+
+    @property
+    def added_spine_bytes(self) -> float:
+        """Cross-spine bytes a step that the repaired placement has more than the old one."""
+        return self.placement.cross_spine_bytes - list(self.before_bytes.values())[-1]
+
+
+def repair(
+    placement: Placement,
+    pcg: PCG,
+    cluster: Cluster,
+    lost: Iterable[str | Device],
+    max_moves: int = 0,
+    seed: int = 0,
+    compare: bool = False,
+    time_limit_s: float = 1.0,
+) -> Repair:
+    """Give every rank on a lost device another one, with as few bytes as possible, spine first.
+
+    lost: names of nodes, and `(node name, device index)` for single devices.
+    cluster: as it is now. The job's surviving devices stay usable whatever it says of them; ranks
+        on nodes it does not have any more count as lost.
+    max_moves: ranks beside those that may move too where that lowers the traffic.
+    compare: also place the job anew within `time_limit_s`, for comparison.
+
+    Raises Infeasible, with how many devices of which kind are short, and InvalidInput.
+    """
+    if max_moves < 0:
+        raise InvalidInput("repair", [Problem("max_moves", f"found {max_moves}", "give 0 or more")])
+    loss = Loss.of(placement.devices, pcg, cluster, lost)
+    devices = _repaired(loss, max_moves, seed) if loss.forced else list(placement.devices)
+    moved = [
+        rank
+        for rank, (old, new) in enumerate(zip(placement.devices, devices, strict=True))
+        if old != new
+    ]
+    fresh = place(pcg, loss.best_case(), time_limit_s, seed) if compare else None
+    traffic = evaluate(pcg, cluster, devices).traffic_bytes
+    spine = traffic[cluster.spine]
+    bound = min(fresh.lower_bound_bytes, spine) if fresh else 0.0
+    proved = spine <= bound * (1 + PROOF_TOLERANCE)
+    note = f"repaired: {len(moved)} of {pcg.world_size} ranks moved, {len(loss.forced)} had to"
+    return Repair(
+        Placement(devices, traffic, bound, proved, "repair", [note]),
+        moved,
+        loss.forced,
+        dict(placement.traffic_bytes),
+        fresh,
+    )
+
+
+def _repaired(loss: Loss, max_moves: int, seed: int) -> list[Device]:
+    fabric = Fabric.of(loss.cluster)
+    must = set(loss.forced)
+    groups = loss.pcg.groups
+    if max_moves == 0:  # other groups cost the same whatever is chosen
+        groups = tuple(group for group in groups if not must.isdisjoint(group.ranks))
+    demand = Demand.of(loss.pcg.model_copy(update={"groups": groups}), fabric.kinds)
+    number = {node.name: index for index, node in enumerate(loss.cluster.nodes)}
+    node = np.array([number.get(name, -1) for name, _ in loss.devices], dtype=np.int64)
+    home_kind = np.where(node >= 0, fabric.kind[node], -1)
+    room = np.zeros(len(fabric.kind), dtype=np.int64)
+    for name, free in loss.spares.items():
+        room[number[name]] = len(free)
+    node = _nodes(fabric, demand, node, room, home_kind, loss, seed)
+    if max_moves:
+        spare = room - np.bincount(node[loss.forced], minlength=len(room))
+        node = shift(fabric, demand, node, spare, home_kind, loss.forced, max_moves, seed)
+    devices = _devices(loss, fabric, demand, node)
+    return on_rails(loss, devices, seed) if fabric.rail is not None else devices
+
+
+def _nodes(
+    fabric: Fabric,
+    demand: Demand,
+    node: Ints,
+    room: Ints,
+    home_kind: Ints,
+    loss: Loss,
+    seed: int,
+) -> Ints:
+    """The node of each rank when only the forced ones move."""
+    by_home: dict[str, list[int]] = defaultdict(list)
+    for rank in loss.forced:
+        by_home[loss.devices[rank][0]].append(rank)
+    whole = [np.array(ranks, dtype=np.int64) for ranks in by_home.values()]
+    board = Board.of(fabric, demand, node, room, whole, home_kind)
+    left = settle(board, list(range(board.items)), seed)
+    if not left and len(loss.forced) > _MOST_SINGLE:
+        return board.node
+    must = np.array(loss.forced, dtype=np.int64)
+    if len(must) > _MOST_SINGLE:  # only the ranks of nodes that no spare node holds whole
+        must = must[board.node[must] < 0]
+    apart = board.split([np.array([rank]) for rank in must.tolist()], home_kind)
+    if settle(apart, list(range(apart.items)), seed):
+        # Ranks that any device serves took devices of a kind that others need: all start anew.
+        single = [np.array([rank]) for rank in loss.forced]
+        apart = Board.of(fabric, demand, node, room, single, home_kind)
+        settle(apart, list(range(apart.items)), seed)
+    return apart.node
+
+
+def _devices(loss: Loss, fabric: Fabric, demand: Demand, node: Ints) -> list[Device]:
+    """Devices on the nodes chosen: the index a rank had before, else one on its rail."""
+    names = [n.name for n in loss.cluster.nodes]
+    rails = loss.cluster.rails
+    devices = list(loss.devices)
+    must = set(loss.forced)
+    moved: dict[str, list[int]] = defaultdict(list)
+    free = {name: set(indices) for name, indices in loss.spares.items()}
+    for rank, number in enumerate(node.tolist()):
+        if rank in must or names[number] != devices[rank][0]:
+            moved[names[number]].append(rank)
+            if rank not in must:
+                free.setdefault(devices[rank][0], set()).add(devices[rank][1])
+    for name, ranks in moved.items():
+        here = free[name]
+        for same in (
+            lambda old, new: old == new,
+            lambda old, new: old % rails == new % rails,
+            lambda old, new: True,
+        ):
+            for rank in list(ranks):
+                old = loss.devices[rank][1]
+                found = next((new for new in sorted(here) if same(old, new)), None)
+                if found is not None:
+                    devices[rank] = (name, found)
+                    here.remove(found)
+                    ranks.remove(rank)
+    return devices
