@@ -14,7 +14,7 @@ from .job import Job
 from .launching import Attempt, launches
 from .ledger import Ledger
 from .lifecycle import JobEvent, JobState, Outcome
-from .link import off_loop, within
+from .link import off_loop, reason, within
 from .messages import AttemptPlan
 from .nodes import Nodes
 from .placing import Found, find_placement, moved_ranks
@@ -22,7 +22,8 @@ from .records import DoubleBooking, JobRecord, NewAttempt
 from .reservation import Bundle, NotReserved, release, reservation_name, reserve
 from .watch import NodeGone
 
-# How long a refusal of Ray, or of a node, is believed before the job is tried again.
+# How long a refusal of Ray, or of a node, is believed at first before the job is tried again; twice
+# as long after each further one.
 _TRY_AGAIN_S = 10.0
 _UNPLACEABLE_S = 300.0
 _CONTROLLER_S = 60.0
@@ -40,6 +41,7 @@ class Launcher:
         self._core = core
         self._nodes = nodes
         self.under_way: dict[str, asyncio.Task[None]] = {}
+        self._refusals: dict[str, int] = {}
 
     async def start(self, record: JobRecord) -> None:
         """Place a waiting job, and when it fits begin to launch it in the background."""
@@ -94,9 +96,13 @@ class Launcher:
             plan = await self._prepare(job, job_id, number, restarts, placement)
             await self._hand_over(job_id, plan)
         except (NotReserved, NotLaunched, NodeGone, RayError, TimeoutError, OSError) as error:
-            why = str(error) or type(error).__name__
+            why = reason(error)
             await call_off(core, job_id, number, why)
-            core.unplaceable[job_id] = (why, core.now_s() + _TRY_AGAIN_S)
+            self._refusals[job_id] = self._refusals.get(job_id, 0) + 1
+            wait_s = min(_TRY_AGAIN_S * 2 ** (self._refusals[job_id] - 1), _UNPLACEABLE_S)
+            core.unplaceable[job_id] = (why, core.now_s() + wait_s)
+        else:
+            self._refusals.pop(job_id, None)
         finally:
             core.doing.pop(job_id, None)
             self.under_way.pop(job_id, None)

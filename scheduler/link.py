@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import RayError, RayTaskError
 
 from ..agents.attempt import NodeLaunch, NodeStatus, Refused, StopReport
 from ..agents.fleet import NAMESPACE, agent_name
@@ -37,6 +37,12 @@ async def off_loop(function: Any, *arguments: Any, timeout_s: float = _GCS_S) ->
     """The result of a blocking Ray call; a control store that does not answer blocks no loop."""
     work = asyncio.get_running_loop().run_in_executor(_threads, function, *arguments)
     return await asyncio.wait_for(work, timeout_s)
+
+
+def reason(error: BaseException) -> str:
+    """What went wrong, without Ray's account of how the error travelled."""
+    cause = error.cause if isinstance(error, RayTaskError) else error
+    return str(cause) or type(cause).__name__
 
 
 async def node_is_dead(node_id: str) -> bool:
@@ -97,8 +103,8 @@ class AgentLink:
                 raise NodeGone(self._given_up.result())
             try:
                 return attempt.result()
-            except Refused:
-                raise
+            except Refused as refusal:
+                raise Refused(reason(refusal)) from None
             except (RayError, TimeoutError, ValueError) as error:
                 self._agent = None
                 await self._refuse_gone(error, time.monotonic() - began)
@@ -110,10 +116,13 @@ class AgentLink:
         return await within(getattr(self._agent, method).remote(*arguments), timeout_s)
 
     async def _refuse_gone(self, error: Exception, silent_s: float) -> None:
-        """Raise NodeGone when the node is not worth another try."""
+        """Raise NodeGone, or Refused, when the node is not worth another try."""
         if await node_is_dead(self._node_id):
             raise NodeGone("Ray says that the node is dead") from error
-        if silent_s > self._silent_s:
-            raise NodeGone(
-                f"its agent has not answered for {silent_s:.0f} s ({type(error).__name__})"
-            ) from error
+        if silent_s <= self._silent_s:
+            return
+        if isinstance(error, RayTaskError):
+            raise Refused(f"its agent fails: {reason(error)}") from None
+        raise NodeGone(
+            f"its agent has not answered for {silent_s:.0f} s ({type(error).__name__})"
+        ) from error

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 import time
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ from ..agents.heartbeat import HeartbeatBook
 from ..agents.inventory import DEVICE_RESOURCE, DeviceSource
 from .core import Core
 from .ledger import Ledger
-from .link import off_loop, within
+from .link import off_loop, reason, within
 from .topology import Topology
 from .views import NodeView
 from .watch import NodeGone
@@ -103,34 +104,33 @@ class Nodes:
             call = actor.read_log.remote(job_id, attempt, rank, offset, limit)
             found: LogChunk = await within(call, _ANSWER_S)
         except Refused as refusal:
-            raise LookupError(str(getattr(refusal, "cause", refusal))) from None
+            raise LookupError(reason(refusal)) from None
         except (NodeGone, RayError, TimeoutError) as error:
-            raise LookupError(f"the log is on {node}, which does not answer: {error}") from None
+            raise LookupError(f"the log is on {node}, out of reach: {reason(error)}") from None
         return found
 
     def views(self) -> list[NodeView]:
         """Every node that is known or has an agent, by name."""
         ledger = None if self.topology.cluster is None else self.ledger()
         nodes = {} if ledger is None else {node.name: node for node in ledger.cluster.nodes}
+        held: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for (where, _), holding in ledger.held.items() if ledger else ():
+            held[where][holding.job_id] += 1
         now = time.monotonic()
         found = []
         for name in sorted({*nodes, *self._agents, *self._joining}):
             node, agent = nodes.get(name), self._agents.get(name)
-            held: dict[str, int] = {}
-            for (where, _), holding in ledger.held.items() if ledger else ():
-                if where == name:
-                    held[holding.job_id] = held.get(holding.job_id, 0) + 1
-            reason = ledger.away.get(name, "") if ledger else ""
+            why = ledger.away.get(name, "") if ledger else ""
             found.append(
                 NodeView(
                     name=name,
-                    state="away" if reason else "ok" if agent else "joining",
-                    reason=reason or self._joining.get(name, ""),
+                    state="away" if why else "ok" if agent else "joining",
+                    reason=why or self._joining.get(name, ""),
                     address=agent.address if agent else "",
                     accelerator=node.accelerator if node else "",
                     devices=node.devices if node else 0,
                     free=len(ledger.free_devices(node)) if ledger and node else 0,
-                    held=held,
+                    held=dict(held[name]),
                     domains=dict(node.domains) if node else {},
                     silent_s=self._book.silence_s(name, now),
                 )

@@ -118,7 +118,11 @@ class Recovery:
             await self._tend(record)
 
     async def tend(self) -> None:
-        """See that every attempt under way is in the hands of its controller."""
+        """See that every attempt under way is in the hands of its controller.
+
+        Raises FencedOff where this daemon has no say any more.
+        """
+        self._core.store.refuse_fenced()
         for record in self._core.store.holding():
             if record.job_id not in self._launcher.under_way:
                 try:

@@ -60,16 +60,24 @@ class Store:
             log(connection, None, now_s, "daemon", None, message, {"epoch": self.epoch})
         return self.epoch
 
+    def refuse_fenced(self) -> None:
+        """Raise FencedOff when another daemon has taken over."""
+        with self._database.read() as connection:
+            self._check_epoch(connection)
+
     @contextmanager
     def _write(self) -> Iterator[Connection]:
         with self._database.write() as connection:
-            stored = stored_epoch(connection)
-            if stored != self.epoch:
-                raise FencedOff(
-                    f"{self._database.source} belongs to epoch {stored}; this daemon's is "
-                    f"{self.epoch or 'not taken'}: another daemon has taken over"
-                )
+            self._check_epoch(connection)
             yield connection
+
+    def _check_epoch(self, connection: Connection) -> None:
+        stored = stored_epoch(connection)
+        if stored != self.epoch:
+            raise FencedOff(
+                f"{self._database.source} belongs to epoch {stored}; this daemon's is "
+                f"{self.epoch or 'not taken'}: another daemon has taken over"
+            )
 
     # Jobs
 

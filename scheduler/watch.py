@@ -24,6 +24,8 @@ from .fault import (
 from .messages import AttemptPlan, Happened, Report
 
 POLL_S = 2.0
+# A change is told at once whatever the poll's length; long polls of many nodes are many calls.
+_POLLS_PER_S = 100
 SURVIVOR_PATIENCE_S = 30.0
 
 
@@ -64,6 +66,7 @@ class Watch:
         self._launch_of = {launch.node: launch for launch in plan.launches}
         self._parts = parts
         self._tell = tell
+        self._poll_s = max(POLL_S, len(plan.launches) / _POLLS_PER_S)
         self._started = started
         self._told_running = started
         self._stop_asked = stopping
@@ -124,7 +127,7 @@ class Watch:
                 fault = part_fault(status, time.time())
                 if fault is not None or status.phase is NodePhase.ENDED:
                     break
-                status = await part.status(status.seq, POLL_S)
+                status = await part.status(status.seq, self._poll_s)
         except NodeGone as gone:
             self._lost[node] = str(gone)
             fault = lost(node, str(gone), time.time())

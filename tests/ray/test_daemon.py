@@ -19,12 +19,13 @@ from railweave.agents import processes
 from railweave.agents.fleet import NAMESPACE, agent_name
 from railweave.scheduler.client import Client, JobHandle
 from railweave.scheduler.connection import NoDaemon
-from railweave.scheduler.controller import find_controller
+from railweave.scheduler.controller import ensure_controller, find_controller
 from railweave.scheduler.embedded import EmbeddedCluster
 from railweave.scheduler.job import Job
 from railweave.scheduler.lifecycle import JobState
 from railweave.scheduler.messages import Standing
 from railweave.scheduler.service import start_daemon, stop_daemon
+from railweave.scheduler.store import FencedOff, Store
 from waiting import wait_until
 
 TOKEN = "RAILWEAVE_TEST_JOB"
@@ -310,21 +311,22 @@ def test_a_killed_daemon_comes_back_and_the_job_does_not_notice(bench: Bench) ->
 
 
 def test_a_daemon_killed_after_every_step_neither_loses_nor_repeats_one(bench: Bench) -> None:
-    job = bench.submit("if attempt == 1: until('fail'); sys.exit(1)\nuntil('go')", max_restarts=1)
-    for attempt, kind in [
-        (None, "submitted"),
-        (1, "launch"),
-        (1, "launched"),
-        (1, "running"),
-        (1, "fault"),
-        (1, "stopped"),
-        (2, "launched"),
-    ]:
-        wait_until(
-            lambda: [e for e in job.events() if e.kind == kind and e.attempt == attempt],  # noqa: B023
+    deed = """
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+    until("fail")
+    sys.exit(1)
+until("go")
+"""
+    job = bench.submit(deed, max_restarts=1)
+    seq = 0
+    for kind in ("submitted", "launch", "launched", "running", "fault", "stopped", "launched"):
+        # An attempt that was called off because its daemon died is followed by another one.
+        found = wait_until(
+            lambda: [e for e in job.events(seq) if e.kind == kind],  # noqa: B023
             60,
-            f"{kind} of attempt {attempt}",
+            f"{kind} after event {seq}",
         )
+        seq = found[0].seq
         kill(bench.client.status().pid)
         if kind == "running":
             bench.touch("fail")
@@ -334,8 +336,9 @@ def test_a_daemon_killed_after_every_step_neither_loses_nor_repeats_one(bench: B
     started = [e.attempt for e in job.events() if e.kind == "running"]
     assert len(started) == len(set(started)) == 2
     assert [e.attempt for e in job.events() if e.kind == "fault"] == started[:1]
-    for rank in range(4):
-        assert len(job.logs(rank, attempt=started[0]).splitlines()) == 1
+    for attempt in started:
+        for rank in range(4):
+            assert job.logs(rank, attempt).splitlines() == [f"rank {rank} of attempt {attempt}"]
 
 
 def test_a_job_that_ends_while_the_daemon_is_dead_is_still_told(bench: Bench) -> None:
@@ -467,6 +470,47 @@ def test_what_a_node_refuses_is_told_and_the_program_that_is_missing_named(bench
     job = bench.submit("", entrypoint=["no-such-program"], devices=1, max_restarts=0)
     assert bench.ends(job) is JobState.FAILED
     assert "no command 'no-such-program'" in job.explain()
+
+
+def test_a_checkpoint_folder_that_cannot_be_used_is_told_and_costs_no_restart(
+    bench: Bench,
+) -> None:
+    (bench.folder / "file").touch()
+    job = bench.submit("pass", devices=1, checkpoint_dir=bench.folder / "file" / "below")
+    wait_until(lambda: "Not a directory" in job.explain(), 60, "it says what is wrong")
+    assert job.explain().startswith(f"{job.id} is PENDING, first in the queue: cannot fence")
+    assert "Traceback" not in job.explain()
+    assert job.record.life.faults == 0
+    job.cancel()
+    assert bench.ends(job) is JobState.CANCELLED
+
+
+def test_a_fenced_daemon_acts_no_more_and_the_next_one_clears_up(
+    cluster: EmbeddedCluster, bench: Bench
+) -> None:
+    other = Store.open(cluster.state_dir / "daemon" / "railweave.db")
+    other.take_epoch(time.time(), "another daemon")
+    wait_until(lambda: _refused(bench), 30, "the daemon notices that it is fenced off")
+    other.close()
+    ray.util.placement_group([{"CPU": 1}], name="railweave/ghost-1/1", lifetime="detached")
+    ensure_controller("ghost-1")
+    kill(bench.client.status().pid)
+    wait_until(lambda: not bench.client.status().fenced, 60, "the next daemon has the store")
+
+    def ghosts() -> list[str]:
+        names = [actor["name"] for actor in ray.util.list_named_actors(all_namespaces=True)]
+        groups = ray.util.placement_group_table().values()
+        names += [group["name"] for group in groups if group["state"] != "REMOVED"]
+        return [name for name in names if "ghost" in name]
+
+    wait_until(lambda: not ghosts(), 60, "reservations and controllers of nobody are gone")
+    assert bench.ends(bench.submit("pass", devices=1)) is JobState.SUCCEEDED
+
+
+def _refused(bench: Bench) -> bool:
+    with pytest.raises(FencedOff, match="another daemon has taken over"):
+        bench.submit("pass", devices=1)
+    return bool(bench.client.status().fenced)
 
 
 def test_an_agent_that_falls_silent_counts_as_lost_and_its_ranks_are_ended_when_it_returns(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -122,3 +124,16 @@ def test_ids_fit_everywhere_and_never_repeat(name: str) -> None:
     ids = {new_job_id(name) for _ in range(50)}
     assert len(ids) == 50
     assert all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", each) for each in ids)
+
+
+def test_describing_a_job_needs_no_ray() -> None:
+    code = """
+import sys
+import railweave.scheduler
+from railweave.scheduler import Job, JobState
+assert "ray" not in sys.modules, "imported"
+assert set(railweave.scheduler.__all__) == {"Client", "Job", "JobState"}
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    with pytest.raises(ImportError, match="Clientt"):
+        exec("from railweave.scheduler import Clientt")
