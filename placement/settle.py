@@ -10,12 +10,12 @@ from .index import ANY_KIND, Floats
 from .insertion import AWAY, Board, less
 
 _MOST_EXACT = 8
-_MOST_STEPS = 500
-"""Choices the exact search looks at before it gives up."""
+_MOST_STEPS, _MOST_WORK = 500, 60_000
+"""Choices the exact search looks at before it gives up, and the same times nodes of the fabric."""
 _MOST_SWAPPED = 96
 _MOST_SWAPS_TRIED = 200
 _MOST_SWEPT = 1000
-_KICKS = 60
+_KICKS = 20
 
 
 def settle(board: Board, items: list[int], seed: int) -> list[int]:
@@ -156,11 +156,11 @@ def _try_all(board: Board, items: list[int], chosen: list[int], cost: Floats, be
     nodes = board.candidates(item)
     added = board.costs(item, nodes) + cost
     best.steps += 1
-    if best.steps > _MOST_STEPS:
+    if best.steps > min(_MOST_STEPS, max(20, _MOST_WORK // len(board.room))):
         return False
     for row in np.lexsort(added.T[::-1]).tolist():
         if not less(added[row], best.cost, board.slack):
-            continue
+            break  # nor is any later row, for they are in order
         node = int(nodes[row])
         board.put(item, node)
         through = _try_all(board, items, [*chosen, node], added[row], best)
