@@ -48,7 +48,8 @@ class Launcher:
         core, job_id = self._core, record.job_id
         ledger = self._nodes.ledger()
         spec = core.store.spec(job_id)
-        job, found = await asyncio.to_thread(lambda: _solve(spec, ledger))
+        before = self._placement_before(record)
+        job, found = await asyncio.to_thread(lambda: _solve(spec, ledger, before))
         if found.never:
             core.advance(job_id, JobEvent.REJECT, found.never)
             return
@@ -57,19 +58,21 @@ class Launcher:
             core.unplaceable[job_id] = (found.not_now, until_s)
             return
         number = record.life.attempt + 1
-        hold = self._hold(record, found.placement)
+        moved = moved_ranks(before.devices, found.placement.devices) if before else None
+        placement = found.placement
         try:
             taken = core.advance(
                 job_id,
                 JobEvent.LAUNCH,
-                _placed(found.placement, hold.moved_ranks if record.life.attempt else None),
+                _placed(placement, moved),
                 attempt=number,
-                launch=hold,
+                launch=NewAttempt(placement.to_data(), tuple(placement.devices), moved or 0),
                 data={
                     "took_s": found.took_s,
-                    "moved_ranks": hold.moved_ranks,
-                    "traffic_bytes": found.placement.traffic_bytes,
-                    "lower_bound_bytes": found.placement.lower_bound_bytes,
+                    "method": placement.method,
+                    "moved_ranks": moved,
+                    "traffic_bytes": placement.traffic_bytes,
+                    "lower_bound_bytes": placement.lower_bound_bytes,
                 },
             )
         except DoubleBooking as error:
@@ -77,15 +80,13 @@ class Launcher:
             core.unplaceable[job_id] = (str(error), core.now_s() + _TRY_AGAIN_S)
             return
         if taken.outcome is Outcome.CHANGED:
-            work = self._launch(job, job_id, number, taken.life.faults, found.placement)
+            work = self._launch(job, job_id, number, taken.life.faults, placement)
             self.under_way[job_id] = asyncio.create_task(work)
 
-    def _hold(self, record: JobRecord, placement: Placement) -> NewAttempt:
-        before = self._core.store.attempt(record.job_id, record.life.attempt)
-        moved = 0
-        if before is not None:
-            moved = moved_ranks(before.placement["devices"], placement.devices)
-        return NewAttempt(placement.to_data(), tuple(placement.devices), moved)
+    def _placement_before(self, record: JobRecord) -> Placement | None:
+        """Where the job's last attempt was; None for a job that has had none."""
+        last = self._core.store.attempt(record.job_id, record.life.attempt)
+        return None if last is None else Placement.parse(last.placement, record.job_id)
 
     async def _launch(
         self, job: Job, job_id: str, number: int, restarts: int, placement: Placement
@@ -200,9 +201,9 @@ async def hand_over(
     await within(call, _CONTROLLER_S)
 
 
-def _solve(spec: str, ledger: Ledger) -> tuple[Job, Found]:
+def _solve(spec: str, ledger: Ledger, before: Placement | None) -> tuple[Job, Found]:
     job = Job.parse(spec)
-    return job, find_placement(job, ledger)
+    return job, find_placement(job, ledger, before)
 
 
 def _placed(placement: Placement, moved: int | None) -> str:

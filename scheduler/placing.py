@@ -8,13 +8,16 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from ..placement.errors import Infeasible
+from ..placement.errors import Infeasible, InvalidInput
+from ..placement.pcg import PCG
 from ..placement.placement import Placement
 from .job import Job
 from .ledger import Ledger
 from .records import Device
 
 _POSSIBLE_S = 0.1
+# A fresh placement moves ranks that could stay; it must save this much of the spine's traffic.
+_WORTH_MOVING = 1.05
 
 
 @dataclass(frozen=True)
@@ -27,14 +30,22 @@ class Found:
     took_s: float = 0.0
 
 
-def find_placement(job: Job, ledger: Ledger, seed: int = 0) -> Found:
-    """Place a job on the free devices of a ledger within the job's own time limit."""
+def find_placement(
+    job: Job, ledger: Ledger, before: Placement | None = None, seed: int = 0
+) -> Found:
+    """Place a job on the free devices of a ledger within the job's own time limit.
+
+    before: where the job's last attempt was. Then ranks stay where their devices are free, unless a
+    fresh placement would save a good part of the traffic over the spine.
+    """
     from ..placement.place import place
 
     began = time.perf_counter()
     graph = job.graph()
     try:
-        placement = place(graph, ledger.available(), time_limit_s=job.time_limit_s, seed=seed)
+        placement = _repaired(job, graph, ledger, before, seed) if before else None
+        if placement is None:
+            placement = place(graph, ledger.available(), time_limit_s=job.time_limit_s, seed=seed)
     except Infeasible as error:
         not_now = str(error)
     else:
@@ -44,6 +55,42 @@ def find_placement(job: Job, ledger: Ledger, seed: int = 0) -> Found:
     except Infeasible as error:
         return Found(never=str(error), took_s=time.perf_counter() - began)
     return Found(not_now=not_now, took_s=time.perf_counter() - began)
+
+
+def _repaired(
+    job: Job, graph: PCG, ledger: Ledger, before: Placement, seed: int
+) -> Placement | None:
+    """The placement of the last attempt on what is left of its devices, or a much better one.
+
+    None when the cluster is not the one that the last attempt was placed on any more. Raises
+    Infeasible.
+    """
+    from ..placement.repair import repair
+
+    available = ledger.available()
+    free = {(node.name, device) for node in available.nodes for device in node.usable_devices}
+    has = {node.name: node.devices for node in available.nodes}
+    lost = [
+        (name, device)
+        for name, device in before.devices
+        if (name, device) not in free and device < has.get(name, 0)
+    ]
+    try:
+        mended = repair(
+            before,
+            graph,
+            available,
+            lost,
+            seed=seed,
+            compare=True,
+            time_limit_s=job.time_limit_s,
+        )
+    except InvalidInput:
+        return None
+    fresh = mended.fresh
+    if fresh and fresh.cross_spine_bytes * _WORTH_MOVING < mended.placement.cross_spine_bytes:
+        return fresh
+    return mended.placement
 
 
 def moved_ranks(before: list[Device], after: list[Device]) -> int:

@@ -1,0 +1,99 @@
+"""A job is placed on what is free, and after a loss its ranks stay where they can."""
+
+from __future__ import annotations
+
+from railweave.placement import Cluster, evaluate
+from railweave.scheduler.job import Job
+from railweave.scheduler.ledger import Ledger
+from railweave.scheduler.placing import find_placement, moved_ranks
+from railweave.scheduler.records import Holding
+
+# Two pods of two nodes and a spare in the second, two devices each.
+CLUSTER = Cluster.parse(
+    {
+        "format": "railweave.cluster/1",
+        "name": "test",
+        "tiers": [
+            {"name": "pod", "bandwidth": 1e9, "latency": 1e-5},
+            {"name": "spine", "bandwidth": 1e9, "latency": 1e-5},
+        ],
+        "nodes": [
+            {"name": name, "accelerator": "cpu", "devices": 2, "domains": {"pod": pod}}
+            for name, pod in [("a0", 0), ("a1", 0), ("b0", 1), ("b1", 1), ("spare", 1)]
+        ],
+    }
+)
+
+
+def job(devices: int, kind: str | None = None) -> Job:
+    graph = {
+        "format": "railweave.pcg/1",
+        "world_size": devices,
+        "groups": [{"name": "dp", "op": "all_reduce", "ranks": list(range(devices)), "bytes": 1e6}],
+        "requires": [{"ranks": [0], "accelerator": kind}] if kind else [],
+    }
+    return Job(name="test", entrypoint="true", pcg=graph)
+
+
+def test_held_devices_and_nodes_set_aside_are_not_used() -> None:
+    held = {("a0", 0): Holding("other", 1, 0)}
+    found = find_placement(job(7), Ledger(CLUSTER, held, {"b0": "lost"}))
+    assert found.placement is not None
+    assert set(found.placement.devices) == {
+        (node, device) for node in ("a0", "a1", "b1", "spare") for device in (0, 1)
+    } - {("a0", 0)}
+
+
+def test_what_does_not_fit_now_is_told_apart_from_what_never_will() -> None:
+    held = {("a0", 0): Holding("other", 1, 0)}
+    now = find_placement(job(10), Ledger(CLUSTER, held, {}))
+    assert now.placement is None and now.not_now and not now.never
+    never = find_placement(job(11), Ledger(CLUSTER, {}, {}))
+    assert never.placement is None and never.never
+    kind = find_placement(job(1, "H800"), Ledger(CLUSTER, {}, {}))
+    assert "H800" in kind.never
+
+
+def test_after_a_loss_only_the_ranks_of_the_lost_node_move() -> None:
+    before = find_placement(job(8), Ledger(CLUSTER, {}, {"spare": "kept back"})).placement
+    assert before is not None
+    after = find_placement(job(8), Ledger(CLUSTER, {}, {"b0": "lost"}), before).placement
+    assert after is not None
+    assert moved_ranks(before.devices, after.devices) == 2
+    assert {node for node, _ in after.devices} == {"a0", "a1", "b1", "spare"}
+
+
+def test_devices_that_another_job_took_meanwhile_count_as_lost() -> None:
+    before = find_placement(job(4), Ledger(CLUSTER, {}, {})).placement
+    assert before is not None
+    held = {before.devices[0]: Holding("other", 1, 0)}
+    after = find_placement(job(4), Ledger(CLUSTER, held, {}), before).placement
+    assert after is not None
+    assert before.devices[0] not in after.devices
+
+
+def test_a_job_whose_devices_are_all_free_stays_where_it_was() -> None:
+    before = find_placement(job(4), Ledger(CLUSTER, {}, {})).placement
+    assert before is not None
+    after = find_placement(job(4), Ledger(CLUSTER, {}, {}), before).placement
+    assert after is not None and after.devices == before.devices
+
+
+def test_ranks_do_move_when_that_saves_much_of_the_spines_traffic() -> None:
+    # The first attempt found only one node free in each pod; by now a whole pod is.
+    crowded = Ledger(CLUSTER, {}, {"a1": "busy", "b1": "busy", "spare": "busy"})
+    before = find_placement(job(4), crowded).placement
+    assert before is not None and before.cross_spine_bytes > 0
+    after = find_placement(job(4), Ledger(CLUSTER, {}, {}), before).placement
+    assert after is not None and after.cross_spine_bytes == 0
+    traffic = evaluate(job(4).graph(), CLUSTER, after.devices).traffic_bytes
+    assert traffic == after.traffic_bytes
+
+
+def test_a_cluster_that_has_lost_the_nodes_altogether_is_placed_on_anew() -> None:
+    before = find_placement(job(4), Ledger(CLUSTER, {}, {"b0": "", "b1": "", "spare": ""}))
+    smaller = CLUSTER.with_nodes(CLUSTER.nodes[2:])
+    assert before.placement is not None
+    after = find_placement(job(4), Ledger(smaller, {}, {}), before.placement).placement
+    assert after is not None
+    assert {node for node, _ in after.devices} <= {"b0", "b1", "spare"}
