@@ -16,6 +16,7 @@ from .index import Demand, Fabric, Ints
 from .polish import MOVES_PER_WORK, Local, polished
 from .room import Room
 from .search import THREADS, search
+from .shape_bound import shape_bound
 from .structure import Chains
 from .structured import NOWHERE, descend, leaf_of_units, outermost_counts, starts_of
 
@@ -136,6 +137,7 @@ def _bound(
         target = total * max(nets, links) - constant
         least = spread_bound(scaled, target, work / len(gathered.bearable))
         best = max(best, least + constant - SAFETY * (abs(constant) + abs(least)))
+        best = max(best, shape_bound(scaled, constant, target + constant, work))
     return best * min(1.0, gathered.grip)
 
 

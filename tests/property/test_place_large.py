@@ -18,6 +18,7 @@ from railweave.placement.index import Demand, Fabric, Ints
 from railweave.placement.large import place_large
 from railweave.placement.packing import pack_in_order
 from railweave.placement.pairing import pair_cells, share_all
+from railweave.placement.shape_bound import shape_bound
 
 relaxed = settings(
     max_examples=25,
@@ -179,3 +180,34 @@ def test_two_domains_share_what_they_hold_in_the_best_way(case: tuple[Counts, In
     least = min(problem.bytes_of(other) for other in every_spread(problem))
     assert problem.bytes_of(shared) == pytest.approx(least)
     assert problem.bytes_of(spread) + change == pytest.approx(least)
+
+
+@st.composite
+def even_spreads(draw: st.DrawFn) -> tuple[Counts, Ints]:
+    """Chains of equal classes with rings, as `shape_bound` takes them."""
+    classes, domains, height = (
+        draw(st.integers(1, 4)),
+        draw(st.integers(2, 3)),
+        draw(st.integers(2, 5)),
+    )
+    chance = np.random.default_rng(draw(st.integers(0, 10**6)))
+    spread = np.stack([chance.multinomial(height, np.ones(domains) / domains)] * classes)
+    cost = np.zeros((classes, height + 1))
+    cost[:, 1:height] = chance.integers(0, 5, (classes, 1))
+    link = np.full(classes, float(chance.integers(1, 4)))
+    link[-1] = 0
+    room = spread.sum(axis=0) + chance.integers(0, 4, domains)
+    none = np.zeros((domains, 0), dtype=np.int64)
+    kind = np.full(classes, -1, dtype=np.int64)
+    return Counts(np.full(classes, height), cost, link, room, kind, none), spread
+
+
+@given(even_spreads())
+@relaxed
+def test_no_spread_costs_less_than_the_bound_of_its_shapes(case: tuple[Counts, Ints]) -> None:
+    problem, spread = case
+    constant = float(problem.link.sum() * problem.height[0])
+    found = problem.bytes_of(spread) + constant
+    bound = shape_bound(problem, constant, found, work=0.1)
+    least = min(problem.bytes_of(other) for other in every_spread(problem)) + constant
+    assert bound <= least + 1e-6

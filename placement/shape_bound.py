@@ -1,0 +1,131 @@
+"""A lower bound for one chain of equal classes, by how much of its pipeline crosses."""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+
+from .bound import SAFETY
+from .compiled import compiled
+from .counts import Counts
+from .index import Ints
+
+KNAPSACK_STEPS_PER_WORK = 20_000_000_000
+"""Knapsack steps counted as one unit of work."""
+_SLOPES = (1.0, 0.75, 0.5, 0.25, 0.0)
+"""Parts of a link's weight charged to the shapes; the rest is charged by the range of g."""
+_FAR = 1e300
+
+
+def shape_bound(problem: Counts, constant: float, found: float, work: float) -> float:
+    """A number no spread costs less than, `constant` added; 0 where the job is of another kind.
+
+    Let every class have D units, and let g be the links that cross (for each consecutive pair of
+    classes, those that no domain holds; all pairs have one weight). Going along the chain, a domain
+    j takes up s_j units that do not continue from the class before, and these add up to D + g. No
+    class has more than s_i units in domain i, so domain j holds at least D - (D + g - s_j) =
+    s_j - g of every class: where s_j > g, it is touched by all of them. The bound is the least
+    over g; ranges of g are bounded together and halved where they are lowest. Within a range each
+    domain takes the cheapest shape for its units (f whole classes, r parts, s), and a knapsack adds
+    up to all units. That every class is whole in one domain or in parts in two is priced.
+
+    `found`: the cost of a known spread, so that larger g need not be looked at.
+    """
+    height = int(problem.height[0])
+    pipe = float(problem.link[:-1].max(initial=0.0))
+    even = (problem.height == height).all() and (problem.link[:-1] == pipe).all()
+    part = problem.cost[:, 1:height]
+    ring = float(part.min()) if part.size else 0.0
+    whole = problem.cost[:, height]
+    if not even or pipe <= 0 or ring < 0 or (whole != 0).any() or height < 2:
+        return 0.0
+    if abs(constant - pipe * height * (problem.classes - 1)) > SAFETY * abs(constant):
+        return 0.0
+    total = int(problem.height.sum())
+    rooms = np.minimum(problem.room, total)
+    step = float(total) * float(rooms.max()) * len(rooms) / KNAPSACK_STEPS_PER_WORK
+    steps = int(work / step)
+
+    def least(low: int, high: int) -> float:
+        best = 0.0
+        for price in prices:
+            for slope in (pipe * part for part in _SLOPES):
+                units = _cheapest(rooms, problem.classes, height, high, ring, slope, price, total)
+                crossing = (pipe - slope) * low
+                value = units - slope * height + crossing + 2 * price * problem.classes
+                best = max(best, value)
+        return best
+
+    most = int(found / pipe)
+    prices = [0.0, 0.5 * ring, 0.9 * ring]
+    if steps < 16:
+        return 0.0
+    trials = [
+        _cheapest(rooms, problem.classes, height, most, ring, pipe, price, total)
+        + 2 * price * problem.classes
+        for price in prices
+    ]
+    prices = [prices[int(np.argmax(trials))]]
+    steps -= 8
+    queue = [(least(0, most), 0, most)]
+    while steps > 10:
+        value, low, high = heapq.heappop(queue)
+        if low == high or value >= found * (1 - SAFETY):
+            heapq.heappush(queue, (value, low, high))
+            break
+        middle = (low + high) // 2
+        heapq.heappush(queue, (max(value, least(low, middle)), low, middle))
+        heapq.heappush(queue, (max(value, least(middle + 1, high)), middle + 1, high))
+        steps -= 10
+    return min(found, queue[0][0]) * (1 - SAFETY)
+
+
+@compiled
+def _cheapest(
+    rooms: Ints,
+    classes: int,
+    height: int,
+    crossing: int,
+    ring: float,
+    slope: float,
+    price: float,
+    total: int,
+) -> float:
+    """Least of `ring * r + slope * s - price * (r + 2 f)` over shapes that hold `total` units."""
+    largest = rooms.max()
+    # Cheapest shape by the most units it holds, before the room cuts it.
+    shapes = np.full(largest + 1, _FAR)
+    shapes[0] = 0.0
+    for s in range(1, height + 1):
+        fewest = 1 if s <= crossing else classes
+        tall = min(s, height - 1)
+        whole = classes if s == height else 0
+        for f in range(whole + 1):
+            if f * height > largest:
+                break
+            for r in range(max(0, fewest - f), classes - f + 1):
+                value = ring * r + slope * s - price * (r + 2 * f)
+                holds = min(largest, f * height + r * tall)
+                if value < shapes[holds]:
+                    shapes[holds] = value
+    for n in range(largest - 1, -1, -1):
+        if shapes[n + 1] < shapes[n]:
+            shapes[n] = shapes[n + 1]
+    now = np.full(total + 1, _FAR)
+    now[0] = 0.0
+    reach = 0
+    left = rooms.sum()
+    for j in range(len(rooms)):
+        left -= rooms[j]
+        after = np.full(total + 1, _FAR)
+        for t in range(max(0, total - left - rooms[j]), min(reach, total) + 1):
+            if now[t] >= _FAR / 2:
+                continue
+            for u in range(max(0, total - left - t), min(rooms[j], total - t) + 1):
+                value = now[t] + shapes[u]
+                if value < after[t + u]:
+                    after[t + u] = value
+        now = after
+        reach += rooms[j]
+    return float(now[total])
