@@ -25,6 +25,7 @@ from .pcg import PCG, Algorithm, Group, Op, Requirement
 from .place import place
 from .placement import Placement
 from .transformer_pcg import build_pcg, stage_parameters
+from .warm_up import warm_up
 from .workload import Parallelism, Workload, broken_rules
 
 __all__ = [
@@ -74,4 +75,5 @@ __all__ = [
     "switch_id",
     "to_graphml",
     "to_node_link",
+    "warm_up",
 ]

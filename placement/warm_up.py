@@ -1,0 +1,43 @@
+"""Compiling the solver's loops before the first job waits for them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .anneal import walk
+from .bound import spread_bound
+from .counts import Counts
+from .index import PAIRS, RING, Demand
+from .pairing import share_all
+from .polish import Local, polished
+from .shape_bound import shape_bound
+from .units import unit_graph
+
+
+def warm_up() -> None:
+    """Compile, or load from the cache, every loop that `place` may run.
+
+    Takes some seconds where nothing is cached. A daemon calls it at its start.
+    """
+    link = np.array([1.0, 0.0])
+    cost = np.array([[0.0, 1.0, 0.0], [0.0, 1.0, 0.0]])
+    kind = np.full(2, -1, dtype=np.int64)
+    none = np.zeros((3, 0), dtype=np.int64)
+    room = np.array([3, 2, 2])
+    problem = Counts(np.array([2, 2]), cost, link, room, kind, none)
+    start = np.array([[1, 1, 0], [1, 0, 1]])
+    every = np.arange(3)
+    walk(problem, cost, link, start, every, 300, 1, 1.0)
+    share_all(start.copy(), cost, link, room, every, np.ones(3, dtype=np.int64), 1)
+    spread_bound(problem, problem.bytes_of(start), 0.01)
+    shape_bound(problem, 2.0, 3.0, 0.01)
+    demand = Demand(
+        ranks=4,
+        form=np.array([RING, PAIRS]),
+        weight=np.array([1.0, 1.0]),
+        start=np.array([0, 3, 5]),
+        member=np.array([0, 1, 2, 2, 3]),
+        kind=np.full(4, -1, dtype=np.int64),
+    )
+    local = Local.of(unit_graph(demand), np.arange(4), np.array([3, 3]), none[:2])
+    polished(local, np.array([0, 1, 0, 1]), 300, 1)
