@@ -110,7 +110,7 @@ def _line(result: Result) -> str:
     note = f"  [{result.problem}]" if result.problem else ""
     return (
         f"{start} {result.spine_bytes:10.4g} B at the spine, {over:6.3f} of the bound, "
-        f"{result.seconds:7.3f} s  {result.setting}{note}"
+        f"{result.seconds:7.3f} s (CPU {result.cpu_seconds:.3f})  {result.setting}{note}"
     )
 
 

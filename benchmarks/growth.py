@@ -6,13 +6,13 @@ import json
 import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 from railweave.placement import clos_8_rail, evaluate, occupied, place
 
 from .instances import Instance, grid_pcg
+from .measure import Clock
 
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000)
 SHAPES = {1_000: (8, 14), 3_000: (8, 43), 10_000: (16, 72), 30_000: (16, 215), 100_000: (32, 360)}
@@ -49,14 +49,15 @@ def _measure(devices: int, seed: int) -> dict[str, Any]:
     place(small.pcg, small.cluster, time_limit_s=1.0, seed=seed)  # compiles what is compiled once
     made = instance(devices, seed)
     before = _peak_bytes()
-    started = time.perf_counter()
+    clock = Clock()
     placement = place(made.pcg, made.cluster, time_limit_s=1.0, seed=seed)
-    seconds = time.perf_counter() - started
+    seconds, cpu_seconds = clock.read()
     spine = list(evaluate(made.pcg, made.cluster, placement.devices).traffic_bytes.values())[-1]
     return {
         "devices": sum(node.devices for node in made.cluster.nodes),
         "ranks": made.pcg.world_size,
         "seconds": seconds,
+        "cpu_seconds": cpu_seconds,
         "input_bytes": before,
         "peak_bytes": _peak_bytes(),
         "ratio": spine / placement.lower_bound_bytes if placement.lower_bound_bytes else None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import time
 from collections.abc import Iterable, Mapping
@@ -24,7 +25,8 @@ class Result:
 
     traffic_bytes: by tier, node first; empty when the method gave no valid placement.
     bound_bytes: the solver's proven bound on cross-spine bytes.
-    seconds: wall time of the setting kept; for the solver, of the whole call.
+    seconds, cpu_seconds: wall time of the setting kept, and CPU time of all its threads and
+        processes; for the solver, of the whole call.
     """
 
     family: str
@@ -35,6 +37,7 @@ class Result:
     traffic_bytes: dict[str, float]
     bound_bytes: float
     seconds: float
+    cpu_seconds: float
     problem: str = ""
 
     @property
@@ -45,6 +48,23 @@ class Result:
     def to_data(self) -> dict[str, Any]:
         """Plain data."""
         return asdict(self)
+
+
+class Clock:
+    """Wall and CPU time since it was made; CPU time counts ended child processes too."""
+
+    def __init__(self) -> None:
+        self._wall = time.perf_counter()
+        self._cpu = self._cpu_seconds()
+
+    def read(self) -> tuple[float, float]:
+        """(wall, CPU) seconds."""
+        return time.perf_counter() - self._wall, self._cpu_seconds() - self._cpu
+
+    @staticmethod
+    def _cpu_seconds() -> float:
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def validity_problem(cluster: Cluster, world_size: int, devices: list[Device]) -> str:
@@ -60,9 +80,9 @@ def validity_problem(cluster: Cluster, world_size: int, devices: list[Device]) -
 
 def solver_result(instance: Instance, family: str, seed: int, time_limit_s: float) -> Result:
     """The solver's placement, its bound, and the wall time of the whole call."""
-    started = time.perf_counter()
+    clock = Clock()
     placement = place(instance.pcg, instance.cluster, time_limit_s=time_limit_s, seed=seed)
-    seconds = time.perf_counter() - started
+    seconds, cpu_seconds = clock.read()
     scored = Evaluator(instance.pcg, instance.cluster)(placement.devices)
     return Result(
         family=family,
@@ -73,6 +93,7 @@ def solver_result(instance: Instance, family: str, seed: int, time_limit_s: floa
         traffic_bytes=scored.traffic_bytes,
         bound_bytes=placement.lower_bound_bytes,
         seconds=seconds,
+        cpu_seconds=cpu_seconds,
         problem=validity_problem(instance.cluster, instance.pcg.world_size, placement.devices),
     )
 
@@ -87,10 +108,10 @@ def peer_result(
     starts: int = 1,
 ) -> Result:
     """The best of a peer's candidates, spine first and then inwards; failures are told."""
-    best: tuple[tuple[float, ...], str, dict[str, float], float] | None = None
+    best: tuple[tuple[float, ...], str, dict[str, float], tuple[float, float]] | None = None
     problems: list[str] = []
     for candidate in peer.candidates(job, seed, starts):
-        started = time.perf_counter()
+        clock = Clock()
         try:
             devices = candidate.place()
         except ValueError as error:
@@ -102,7 +123,7 @@ def peer_result(
             program = Path(error.cmd[0]).name
             problems.append(f"{candidate.setting}: {program} ended with {error.returncode}: {last}")
             continue
-        seconds = time.perf_counter() - started
+        times = clock.read()
         wrong = validity_problem(job.cluster, job.pcg.world_size, devices)
         if wrong:
             problems.append(f"{candidate.setting}: {wrong}")
@@ -110,8 +131,8 @@ def peer_result(
         traffic = score(devices).traffic_bytes
         key = tuple(reversed(traffic.values()))
         if best is None or key < best[0]:
-            best = (key, candidate.setting, traffic, seconds)
-    setting, traffic, seconds = best[1:] if best else ("", {}, 0.0)
+            best = (key, candidate.setting, traffic, times)
+    setting, traffic, times = best[1:] if best else ("", {}, (0.0, 0.0))
     return Result(
         family=family,
         seed=seed,
@@ -120,7 +141,8 @@ def peer_result(
         setting=setting,
         traffic_bytes=traffic,
         bound_bytes=bound_bytes,
-        seconds=seconds,
+        seconds=times[0],
+        cpu_seconds=times[1],
         problem=_told(problems),
     )
 

@@ -66,7 +66,7 @@ def growth(rows: Sequence[dict[str, Any]]) -> str:
     width, height = 900, 320
     parts = [_open(width, height, "Time and memory of place() against devices")]
     panels = (
-        (70, "wall time, s", [row["seconds"] for row in rows]),
+        (70, "CPU time, s", [row["cpu_seconds"] for row in rows]),
         (520, "peak memory, GB", [row["peak_bytes"] / 1e9 for row in rows]),
     )
     sizes = [row["devices"] for row in rows]

@@ -126,25 +126,27 @@ def _verdicts(results: Sequence[Result], table: dict[tuple[str, str], Cell]) -> 
 
 
 def _times(results: Sequence[Result], table: dict[tuple[str, str], Cell]) -> str:
-    rows = _head(results, "method")
+    rows = _head(results, "CPU time")
     for method in methods(results):
         shown = []
         for family in families(results):
-            own, base = table[method, family].seconds, table[SOLVER, family].seconds
+            own, base = table[method, family].cpu_seconds, table[SOLVER, family].cpu_seconds
             shown.append(f"{own:.2f} s" if method == SOLVER else f"{own / base:.2g}")
         rows.append(f"| {_name(method)} | " + " | ".join(shown) + " |")
+    walls = [f"{table[SOLVER, family].seconds:.2f} s" for family in families(results)]
+    rows.append(f"| wall time of {_name(SOLVER)} in this run | " + " | ".join(walls) + " |")
     return "\n".join(rows) + "\n"
 
 
 def _growth(growth: Sequence[dict[str, Any]]) -> str:
     rows = [
-        "| devices | ranks | `place()` | peak memory | before the call | over the bound |",
-        "|---|---|---|---|---|---|",
+        "| devices | ranks | CPU time | wall time | peak memory | before the call | over the bound |",
+        "|---|---|---|---|---|---|---|",
     ]
     for row in growth:
         over = "-" if row["ratio"] is None else number(row["ratio"])
         rows.append(
-            f"| {row['devices']:,} | {row['ranks']:,} | {row['seconds']:.2f} s "
+            f"| {row['devices']:,} | {row['ranks']:,} | {row['cpu_seconds']:.2f} s | {row['seconds']:.2f} s "
             f"| {row['peak_bytes'] / 1e9:.2f} GB | {row['input_bytes'] / 1e9:.2f} GB | {over} |"
         )
     return "\n".join(rows) + "\n"

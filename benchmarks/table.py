@@ -21,7 +21,7 @@ class Cell:
     over_least: the same over the least that any method found.
     better, equal, worse: instances where the solver's placement is better than, as good as or
         worse than this method's, spine first and then inwards, within 0.1 %.
-    seconds: median wall time.
+    seconds, cpu_seconds: median wall and CPU time.
     failed: instances without a valid placement.
     """
 
@@ -31,6 +31,7 @@ class Cell:
     equal: int
     worse: int
     seconds: float
+    cpu_seconds: float
     failed: int
 
     @property
@@ -72,6 +73,7 @@ def _cell(
         equal=signs.count(0),
         worse=signs.count(1),
         seconds=median(row.seconds for row in valid) if valid else math.nan,
+        cpu_seconds=median(row.cpu_seconds for row in valid) if valid else math.nan,
         failed=len(rows) - len(valid),
     )
 

@@ -207,7 +207,7 @@ def test_instances_are_the_same_for_a_seed_and_differ_between_seeds() -> None:
 
 def result(method: str, spine: float, bound: float = 10.0, seed: int = 1) -> measure.Result:
     traffic = {"node": 1.0, "tor": 5.0, "spine": spine}
-    return measure.Result("b", seed, 16, method, "", traffic, bound, 0.5)
+    return measure.Result("b", seed, 16, method, "", traffic, bound, 0.5, 0.5)
 
 
 def test_tables_show_means_worst_verdicts_and_infinite_ratios() -> None:
@@ -241,7 +241,9 @@ def test_without_a_bound_methods_are_still_compared_with_the_least_found() -> No
 
 
 def test_a_method_without_a_valid_placement_stands_in_the_page_with_the_reason() -> None:
-    failed = measure.Result("b", 1, 16, "other", "", {}, 10.0, 0.0, "s1: a device is used twice")
+    failed = measure.Result(
+        "b", 1, 16, "other", "", {}, 10.0, 0.0, 0.0, "s1: a device is used twice"
+    )
     page = report.page(report.Run([result(measure.SOLVER, 10.0), failed]))
     assert "| other | none valid |" in page
     assert "other on b, seed 1 (s1: a device is used twice)" in page
@@ -249,7 +251,6 @@ def test_a_method_without_a_valid_placement_stands_in_the_page_with_the_reason()
 
 def test_growth_pictures_hold_a_mark_for_each_size() -> None:
     rows = [
-        {"devices": 10**power, "seconds": 0.1 * power, "peak_bytes": 2e8, "ratio": None}
-        for power in (3, 4, 5)
+        {"devices": 10**power, "cpu_seconds": 0.1 * power, "peak_bytes": 2e8} for power in (3, 4, 5)
     ]
     assert len(re.findall("<polygon", picture.growth(rows))) == 6
