@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from railweave.placement import place
 
@@ -14,6 +15,7 @@ from . import families, growth, picture, report
 from .job import Job
 from .measure import Result, side_by_side, unavailable
 from .peers import all_peers
+from .table import below_bound
 
 ROOT = Path(__file__).resolve().parents[1]
 QUICK_FAMILIES = ("b", "c", "d", "e", "b-experts", "e-experts", "c-context", "fragments", "mesh")
@@ -22,7 +24,7 @@ FULL_SEEDS = (101, 102, 103, 104, 105)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run what is asked for; 0 when done, 2 for wrong usage."""
+    """Run what is asked for; 0 when done, 1 when a bound proves wrong, 2 for wrong usage."""
     options = _options(arguments)
     peers = {name: peer for name, peer in all_peers().items() if name in options.peers}
     missing = unavailable(peers, _smallest_job())
@@ -30,35 +32,32 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"left out: {peers[name].NAME} is not installed: {missing[name]}")
     running = {name: peer for name, peer in peers.items() if name not in missing}
     _warm_up()
+    folder = ROOT / "docs" if options.record else ROOT / "build" / "benchmarks"
+    names = {peers[name].NAME: how for name, how in missing.items()}
+    given = sys.argv[1:] if arguments is None else arguments
+    command = " ".join(["python -m benchmarks", *given])
     results: list[Result] = []
-    for family in options.family:
-        for seed in options.seeds:
+    grown: list[dict[str, Any]] = []
+    run = report.Run(results, grown, names, options.time_limit, options.starts, command)
+    for seed in options.seeds:
+        for family in options.family:
             made = families.instance(family, seed)
             started = time.perf_counter()
-            for result in side_by_side(
-                made, family, seed, running, options.time_limit, options.starts
-            ):
+            found = side_by_side(made, family, seed, running, options.time_limit, options.starts)
+            for result in found:
                 results.append(result)
                 print(_line(result), flush=True)
             print(f"  {made.name}: {time.perf_counter() - started:.0f} s", flush=True)
-    sizes = [] if options.no_growth else options.sizes
-    grown = []
-    for size in sizes:
+            _write(folder, run)  # so that a run that is stopped leaves what it has
+    for size in [] if options.no_growth else options.sizes:
         grown.append(growth.measured(size))
         print(f"growth: {grown[-1]}", flush=True)
-    folder = ROOT / "docs" if options.record else ROOT / "build" / "benchmarks"
-    given = sys.argv[1:] if arguments is None else arguments
-    run = report.Run(
-        results,
-        grown,
-        {peers[name].NAME: how for name, how in missing.items()},
-        options.time_limit,
-        options.starts,
-        " ".join(["python -m benchmarks", *given]),
-    )
-    _write(folder, run)
+        _write(folder, run)
     print(f"written: {(folder / 'benchmarks.md').relative_to(ROOT)}")
-    return 0
+    wrong = below_bound(results)
+    for result in wrong:
+        print(f"the bound is wrong: {_line(result)}", file=sys.stderr)
+    return 1 if wrong else 0
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:

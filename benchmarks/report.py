@@ -12,7 +12,7 @@ from typing import Any
 
 from .families import described
 from .measure import SOLVER, Result
-from .table import Cell, cells, families, methods
+from .table import Cell, below_bound, cells, families, methods
 
 TEMPLATE = Path(__file__).with_name("page.md.in")
 INFINITE = "∞"
@@ -59,7 +59,7 @@ def page(run: Run) -> str:
         starts=_counted(run.starts, "random start"),
         ratios=_ratios(results, {key: cell.ratios for key, cell in table.items()}),
         over_least=_ratios(results, {key: cell.over_least for key, cell in table.items()}),
-        failures=_failures(results),
+        failures=_broken_bounds(results) + _failures(results),
         families="\n".join(f"| {name} | {described(name)} |" for name in families(results)),
         verdicts=_verdicts(results, table),
         times=_times(results, table),
@@ -108,6 +108,15 @@ def _failures(results: Sequence[Result]) -> str:
     )
 
 
+def _broken_bounds(results: Sequence[Result]) -> str:
+    """Placements below the bound that was called proven: faults of the solver, told first."""
+    return "".join(
+        f"**The bound is wrong**: {r.method} on {r.family}, seed {r.seed}, has {r.spine_bytes:.6g} "
+        f"bytes where the bound says {r.bound_bytes:.6g} at least.\n\n"
+        for r in below_bound(results)
+    )
+
+
 def number(value: float) -> str:
     """A ratio to two places, or to one when it is large."""
     if math.isinf(value):
@@ -140,13 +149,14 @@ def _times(results: Sequence[Result], table: dict[tuple[str, str], Cell]) -> str
 
 def _growth(growth: Sequence[dict[str, Any]]) -> str:
     rows = [
-        "| devices | ranks | CPU time | wall time | peak memory | before the call | over the bound |",
+        "| devices | ranks | CPU | wall | peak memory | before the call | over the bound |",
         "|---|---|---|---|---|---|---|",
     ]
     for row in growth:
         over = "-" if row["ratio"] is None else number(row["ratio"])
         rows.append(
-            f"| {row['devices']:,} | {row['ranks']:,} | {row['cpu_seconds']:.2f} s | {row['seconds']:.2f} s "
+            f"| {row['devices']:,} | {row['ranks']:,} "
+            f"| {row['cpu_seconds']:.2f} s | {row['seconds']:.2f} s "
             f"| {row['peak_bytes'] / 1e9:.2f} GB | {row['input_bytes'] / 1e9:.2f} GB | {over} |"
         )
     return "\n".join(rows) + "\n"

@@ -11,6 +11,7 @@ from statistics import fmean, median
 from .measure import SOLVER, Result
 
 EQUAL_WITHIN = 1e-3
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,13 @@ def compared(first: Result, second: Result) -> int:
         if abs(here - there) > EQUAL_WITHIN * max(here, there):
             return -1 if here < there else 1
     return 0
+
+
+def below_bound(results: Iterable[Result]) -> list[Result]:
+    """Valid placements with fewer cross-spine bytes than the bound, which no bound allows."""
+    return [
+        r for r in results if r.traffic_bytes and r.spine_bytes < r.bound_bytes * (1 - ROUNDING)
+    ]
 
 
 def methods(results: Iterable[Result]) -> list[str]:

@@ -241,12 +241,17 @@ def test_without_a_bound_methods_are_still_compared_with_the_least_found() -> No
 
 
 def test_a_method_without_a_valid_placement_stands_in_the_page_with_the_reason() -> None:
-    failed = measure.Result(
-        "b", 1, 16, "other", "", {}, 10.0, 0.0, 0.0, "s1: a device is used twice"
-    )
+    why = "s1: a device is used twice"
+    failed = measure.Result("b", 1, 16, "other", "", {}, 10.0, 0.0, 0.0, why)
     page = report.page(report.Run([result(measure.SOLVER, 10.0), failed]))
     assert "| other | none valid |" in page
     assert "other on b, seed 1 (s1: a device is used twice)" in page
+
+
+def test_a_placement_below_the_proven_bound_is_told() -> None:
+    rows = [result(measure.SOLVER, 12.0, 11.0), result("other", 10.0, 11.0)]
+    assert table.below_bound(rows) == [rows[1]]
+    assert "**The bound is wrong**: other on b, seed 1" in report.page(report.Run(rows))
 
 
 def test_growth_pictures_hold_a_mark_for_each_size() -> None:
