@@ -5,13 +5,18 @@ from __future__ import annotations
 from . import exact_rails
 from .budget import Budget
 from .cluster import Cluster
-from .cuts import fewer_bytes
+from .constrained import place_under
+from .constraints import Constraints
+from .cuts import cut_bytes, fewer, fewer_bytes
+from .errors import Infeasible
 from .evaluate import evaluate
 from .exact import place_exactly
+from .explain import explain_infeasible
 from .feasibility import check_feasible
 from .group_bound import group_bound
 from .index import Demand, Fabric
 from .large import place_large
+from .ordering import in_one_order
 from .packing import pack_in_order
 from .pcg import PCG
 from .placement import Placement
@@ -22,16 +27,36 @@ PROOF_TOLERANCE = 1e-8
 """Relative excess over the bound that rounding explains."""
 
 
-def place(pcg: PCG, cluster: Cluster, time_limit_s: float = 1.0, seed: int = 0) -> Placement:
+def place(
+    pcg: PCG,
+    cluster: Cluster,
+    time_limit_s: float = 1.0,
+    seed: int = 0,
+    constraints: Constraints | None = None,
+) -> Placement:
     """Map every rank to a free device with as few bytes as possible, spine first, then inwards.
 
-    Never worse than packing the ranks in order. The same arguments give the same placement, unless
-    the machine is too slow to do the counted work within `time_limit_s`. Raises Infeasible, with
-    what is short and where, when there are not enough free devices.
+    Without constraints never worse than packing the ranks in order; with them, never worse than
+    packing in order under them. The same arguments give the same placement, unless the machine is
+    too slow to do the counted work within `time_limit_s`. The order of nodes and groups in the
+    input does not decide between placements that cost the same. Raises Infeasible, with what is
+    short and where, or which constraint cannot be met and what can.
     """
+    if constraints is None or constraints.empty:
+        return _place(pcg, cluster, time_limit_s, seed)
+    found = place_under(constraints, pcg, cluster, time_limit_s, seed, _place)
+    if found is None:
+        obstacle = explain_infeasible(pcg, cluster, constraints)
+        why = obstacle or "no placement found that satisfies the constraints"
+        raise Infeasible(f"no placement on cluster {cluster.name!r}: {why}")
+    return found
+
+
+def _place(pcg: PCG, cluster: Cluster, time_limit_s: float, seed: int) -> Placement:
     budget = Budget(time_limit_s)
-    fabric = Fabric.of(cluster)
-    demand = Demand.of(pcg, fabric.kinds)
+    ordered_pcg, ordered_cluster = in_one_order(pcg, cluster)
+    fabric = Fabric.of(ordered_cluster)
+    demand = Demand.of(ordered_pcg, fabric.kinds)
     check_feasible(pcg, fabric, demand)
     best = pack_in_order(fabric, demand)
     bound = group_bound(fabric, demand)
@@ -50,6 +75,10 @@ def place(pcg: PCG, cluster: Cluster, time_limit_s: float = 1.0, seed: int = 0) 
         if fewer_bytes(fabric, demand, large.slots, best):
             best, method = large.slots, large.method
     devices = fabric.devices(best)
+    as_given = Fabric.of(cluster)
+    packed = pack_in_order(as_given, demand)
+    if fewer(cut_bytes(as_given, demand, packed), cut_bytes(fabric, demand, best)):
+        devices, method = as_given.devices(packed), "packing"
     traffic = evaluate(pcg, cluster, devices).traffic_bytes
     spine = traffic[cluster.spine]
     proved = levels_proved > 0 or spine <= bound * (1 + PROOF_TOLERANCE)

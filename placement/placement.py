@@ -26,6 +26,7 @@ class Placement:
     lower_bound_bytes: proven lower bound on cross-spine bytes.
     proved_optimal: whether no placement has fewer cross-spine bytes.
     method: which part of the solver found it, for people.
+    spares: nodes kept free near the job for repairs, nearest first, where constraints ask for them.
     """
 
     devices: list[tuple[str, int]]
@@ -34,6 +35,7 @@ class Placement:
     proved_optimal: bool
     method: str = ""
     notes: list[str] = field(default_factory=list)
+    spares: list[str] = field(default_factory=list)
 
     @property
     def cross_spine_bytes(self) -> float:
@@ -60,6 +62,7 @@ class Placement:
             "proved_optimal": self.proved_optimal,
             "method": self.method,
             "notes": self.notes,
+            "spares": self.spares,
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -82,6 +85,7 @@ class Placement:
             proved_optimal=record.proved_optimal,
             method=record.method,
             notes=list(record.notes),
+            spares=list(record.spares),
         )
 
 
@@ -96,3 +100,4 @@ class _Record(BaseModel):
     proved_optimal: bool
     method: str = ""
     notes: list[str] = []
+    spares: list[Name] = []
