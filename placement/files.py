@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
+import secrets
+import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -170,19 +172,42 @@ Notes = BeforeValidator(without_notes)
 
 
 def write_text_atomically(path: str | os.PathLike[str], text: str) -> None:
-    """Write a file so that a reader sees the old text or the new one, never a part."""
-    target = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    """Write a file so that a reader sees the old text or the new one, never a part.
+
+    A link is followed, and a file that exists keeps its mode. What is no plain file, such as
+    /dev/null or a pipe, is written into and never replaced. Raises OSError that names `path`.
+    """
+    target = Path(os.path.realpath(path))
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+        mode = _mode_of(path)
+        if mode is not None and not stat.S_ISREG(mode):
+            Path(path).write_text(text, encoding="utf-8")
+            return
+        temporary = target.parent / f".{target.name[:64]}.{secrets.token_hex(4)}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        handle = os.open(temporary, flags, 0o666)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as stream:
+                if mode is not None:
+                    os.fchmod(handle, stat.S_IMODE(mode))
+                stream.write(text)
+                stream.flush()
+                os.fsync(handle)
+            os.replace(temporary, target)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
+            raise
+    except OSError as error:
+        # It may name the temporary file, which nobody has heard of.
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+
+
+def _mode_of(path: str | os.PathLike[str]) -> int | None:
+    try:
+        return os.stat(path).st_mode
+    except FileNotFoundError:
+        return None
 
 
 def dump(data: Any, path: str | os.PathLike[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import click
 from rich.console import Group, RenderableType
@@ -14,7 +13,7 @@ from ...placement.files import write_text_atomically
 from ...placement.pcg import PCG
 from ...placement.svg import bytes_text, plural
 from ..comparison import Comparison, compare
-from .output import console, json_option, print_json, table
+from .output import check_outputs, console, json_option, print_json, table
 
 
 @click.command("place")
@@ -48,9 +47,7 @@ def command(
     """
     if not math.isfinite(time_limit_s):
         raise click.BadParameter("give a number of seconds", param_hint="'--time-limit'")
-    for folder in {Path(path).parent for path in (out, svg) if path}:
-        if not folder.is_dir():
-            raise click.UsageError(f"the folder {folder} does not exist; make it first")
+    check_outputs(out, svg)
     cluster, pcg = Cluster.load(cluster_path), PCG.load(pcg_path)
     found = compare(pcg, cluster, time_limit_s, seed)
     if out:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from .output import console, json_option, print_json
+from .output import check_outputs, console, json_option, print_json
 from .session import connected
 from .tree import cluster_tree
 
@@ -19,8 +17,7 @@ def command(out: str | None, as_json: bool) -> None:
 
     Progress goes to standard error. `--json` prints the cluster file (railweave.cluster/1).
     """
-    if out and not Path(out).parent.is_dir():
-        raise click.UsageError(f"the folder {Path(out).parent} does not exist; make it first")
+    check_outputs(out)
     progress = console(error=True)
     with connected() as client:
         cluster = client.probe(progress.print)

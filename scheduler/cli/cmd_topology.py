@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from ...placement.cluster import Cluster
 from ...placement.files import write_text_atomically
 from .main import Failed
-from .output import console, json_option, print_json
+from .output import check_outputs, console, json_option, print_json
 from .tree import MOST_NODES, cluster_tree
 
 
@@ -28,9 +26,7 @@ def command(
 
     `--json` prints the cluster file (railweave.cluster/1).
     """
-    for folder in {Path(path).parent for path in (svg, out) if path}:
-        if not folder.is_dir():
-            raise click.UsageError(f"the folder {folder} does not exist; make it first")
+    check_outputs(svg, out)
     cluster = _running() if cluster_path is None else Cluster.load(cluster_path)
     if svg:
         from ...placement.drawing_fabric import draw_fabric

@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -30,6 +31,24 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 json_option: Callable[[Function], Function] = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON for programs instead of a table."
 )
+
+
+def check_outputs(*paths: str | None) -> None:
+    """Refuse files that could not be written, before there is anything to lose."""
+    given = [path for path in paths if path is not None]
+    for path in given:
+        if not path:
+            raise click.UsageError("the name of a file to write is empty; give one")
+        folder = Path(path).parent
+        if not folder.is_dir():
+            raise click.UsageError(f"the folder {folder} does not exist; make it first")
+    plain = [real for path in given if not _is_special(real := Path(path).resolve())]
+    if len(set(plain)) < len(plain):
+        raise click.UsageError(f"two outputs would be written to {plain[0]}; give each a file")
+
+
+def _is_special(path: Path) -> bool:
+    return path.exists() and not path.is_file()
 
 
 class _Screen(Console):

@@ -246,3 +246,69 @@ def test_an_unforeseen_error_says_how_to_see_more(
     shown = capsys.readouterr().err
     assert "this should not happen: ZeroDivisionError: seven by zero" in shown
     assert "RAILWEAVE_DEBUG=1" in shown
+
+
+@pytest.mark.parametrize("option", ["--out", "--svg"])
+@pytest.mark.parametrize("verb", ["place", "topology"])
+def test_what_is_no_plain_file_is_written_into_and_never_replaced(
+    verb: str, option: str, files: tuple[str, str], tmp_path: Path
+) -> None:
+    cluster, pcg = files
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    arguments = [verb, "--cluster", cluster, *(["--pcg", pcg] if verb == "place" else [])]
+    try:
+        for target in (pipe, link):
+            assert run([*arguments, option, str(target)]) == 0
+            assert os.read(reading, 1 << 16)
+        assert pipe.is_fifo() and link.is_symlink()
+    finally:
+        os.close(reading)
+
+
+def test_a_file_is_written_through_a_link_and_keeps_its_mode(
+    files: tuple[str, str], tmp_path: Path
+) -> None:
+    cluster, pcg = files
+    real, link = tmp_path / "real.json", tmp_path / "link.json"
+    real.write_text("old")
+    real.chmod(0o600)
+    link.symlink_to(real)
+    assert run(["place", "--cluster", cluster, "--pcg", pcg, "--out", str(link)]) == 0
+    assert link.is_symlink() and real.stat().st_mode & 0o777 == 0o600
+    assert len(Placement.load(real).devices) == 8
+
+
+@pytest.mark.parametrize(
+    ("outputs", "expected"),
+    [
+        (["--out", ""], "is empty"),
+        (["--svg", ""], "is empty"),
+        (["--out", "same", "--svg", "./same"], "two outputs"),
+        (["--out", "nowhere/file"], "nowhere does not exist"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["place", "topology"])
+def test_outputs_that_cannot_be_are_refused_before_the_work(
+    verb: str,
+    outputs: list[str],
+    expected: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = [verb, "--cluster", "unread", *(["--pcg", "unread"] if verb == "place" else [])]
+    assert run([*arguments, *outputs]) == 2
+    assert expected in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_cannot_be_written_is_named_as_it_was_given(
+    files: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster, pcg = files
+    assert run(["place", "--cluster", cluster, "--pcg", pcg, "--out", "/proc/placed.json"]) == 1
+    assert capsys.readouterr().err.rstrip().endswith("'/proc/placed.json'")
