@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import re
+import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -75,6 +77,7 @@ class Connection:
             )
         _use_token()
         _refuse_unreachable(where)
+        on_sigterm = signal.getsignal(signal.SIGTERM)
         try:
             ray.init(
                 address=where, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR
@@ -83,6 +86,10 @@ class Connection:
             ray._private.worker._worker_logs_enabled = False
         except (ConnectionError, RayError, ValueError) as error:
             raise NoCluster(f"cannot join the Ray cluster at {where}: {error}") from error
+        finally:
+            # Ray's own handler ends the process from within a call, with a stack dump.
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, on_sigterm)
         return cls(owned=True)
 
     def close(self) -> None:

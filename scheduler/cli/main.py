@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 from typing import Final, NoReturn
 
@@ -65,6 +66,8 @@ def railweave() -> None:
 
 def main() -> NoReturn:
     """Entry point of the `railweave` command."""
+    # As Ctrl-C does, so that whatever was started is ended on the way out.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(run(sys.argv[1:]))
 
 
