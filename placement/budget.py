@@ -2,7 +2,34 @@
 
 from __future__ import annotations
 
-from ortools.sat.python import cp_model
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+
+class Status(IntEnum):
+    """How a run of CP-SAT ended, by its own numbers."""
+
+    UNKNOWN = 0
+    """Out of work before any solution."""
+    INVALID = 1
+    """The model is wrong."""
+    FEASIBLE = 2
+    """With a solution that may not be the best."""
+    INFEASIBLE = 3
+    """Proved to have no solution."""
+    OPTIMAL = 4
+    """With a solution that is proved best."""
+
+
+def new_model() -> cp_model.CpModel:
+    """An empty CP-SAT model."""
+    # Imported here because it takes half a second that reading a file does not need.
+    from ortools.sat.python import cp_model
+
+    return cp_model.CpModel()
 
 
 class Budget:
@@ -34,8 +61,10 @@ class Budget:
 
     def solve(
         self, model: cp_model.CpModel, share: float, seed: int = 0, workers: int = 1
-    ) -> tuple[cp_model.CpSolver, int]:
+    ) -> tuple[cp_model.CpSolver, Status]:
         """Run CP-SAT for at most `share` of the whole limit or what is left, and count it."""
+        from ortools.sat.python import cp_model
+
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = workers
         solver.parameters.interleave_search = workers > 1
@@ -46,4 +75,4 @@ class Budget:
         status = solver.solve(model)
         self._work_left -= solver.response_proto.deterministic_time
         self._wall_left_s -= solver.wall_time
-        return solver, int(status)
+        return solver, Status(int(status))

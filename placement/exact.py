@@ -6,14 +6,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
-from ortools.sat.python import cp_model
 
 from .branches import Branch, at_level, branches_of, canonical, trimmed
-from .budget import Budget
+from .budget import Budget, Status, new_model
 from .index import ANY_KIND, PAIRS, TREE, Demand, Fabric, Ints
 from .scaling import integer_weights
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
 
 MOST_CHOICES = 6000
 """Largest number of (rank, domain) choices the model is built for."""
@@ -127,7 +130,7 @@ class _LevelModel:
         self._fabric = fabric
         self._demand = demand
         self._level = level
-        self._model = cp_model.CpModel()
+        self._model = new_model()
         self._layers: dict[int, list[Branch]] = {
             at: at_level(tree, at) for at in range(level, fabric.levels)
         }
@@ -272,14 +275,14 @@ class _LevelModel:
             self._model.add_hint(variable, value(columns))
         solver, status = budget.solve(self._model, share=0.5)
         bound = max(0.0, solver.best_objective_bound)
-        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        if status not in (Status.OPTIMAL, Status.FEASIBLE):
             return _Answer(None, False, 0.0)
         column = [
             next(c for c, variable in enumerate(row) if solver.value(variable))
             for row in self._choice[self._level]
         ]
         found = self._spread(column, node, columns[self._level])
-        return _Answer(found, status == cp_model.OPTIMAL, bound)
+        return _Answer(found, status is Status.OPTIMAL, bound)
 
     def _spread(self, column: list[int], node: Ints, before: list[int]) -> Ints:
         """Any nodes for ranks whose domains at this level are known."""

@@ -7,15 +7,18 @@ when both ends are on one rail, and which edges a ring has depends on which devi
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-from ortools.sat.python import cp_model
 
-from .budget import Budget
+from .budget import Budget, Status, new_model
 from .cuts import cut_bytes
 from .exact import ExactResult
 from .index import ANY_KIND, PAIRS, RING, Demand, Fabric, Ints
 from .scaling import integer_weights
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
 
 MOST_SLOTS = 40
 """Largest number of free devices the model is built for; it has a term a pair of them."""
@@ -64,7 +67,7 @@ class _DeviceModel:
     def __init__(self, fabric: Fabric, demand: Demand, level: int, held: dict[int, int]) -> None:
         self._fabric = fabric
         self._demand = demand
-        self._model = cp_model.CpModel()
+        self._model = new_model()
         slots = range(len(fabric.slot_node))
         self._on = [
             [self._model.new_bool_var(f"rank {r} on {s}") for s in slots]
@@ -160,10 +163,10 @@ class _DeviceModel:
             for s, variable in enumerate(row):
                 self._model.add_hint(variable, s == slot)
         solver, status = budget.solve(self._model, share=0.5)
-        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        if status not in (Status.OPTIMAL, Status.FEASIBLE):
             return None, False, 0.0
         slots = [
             next(s for s, variable in enumerate(row) if solver.value(variable)) for row in self._on
         ]
         bound = max(0.0, solver.best_objective_bound)
-        return np.array(slots, dtype=np.int64), status == cp_model.OPTIMAL, bound
+        return np.array(slots, dtype=np.int64), status is Status.OPTIMAL, bound

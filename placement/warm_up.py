@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from .anneal import walk
-from .bound import spread_bound
-from .counts import Counts
-from .index import PAIRS, RING, Demand
-from .pairing import share_all
-from .polish import Local, polished
-from .shape_bound import shape_bound
-from .units import unit_graph
-
 
 def warm_up() -> None:
     """Compile, or load from the cache, every loop that `place` may run.
 
     Takes some seconds where nothing is cached. A daemon calls it at its start.
     """
+    # Imported here because compiled loops take half a second that reading a file does not need.
+    from .anneal import walk
+    from .bound import spread_bound
+    from .counts import Counts
+    from .index import PAIRS, RING, Demand
+    from .pairing import share_all
+    from .polish import Local, polished
+    from .shape_bound import shape_bound
+    from .units import unit_graph
+
     link = np.array([1.0, 0.0])
     cost = np.array([[0.0, 1.0, 0.0], [0.0, 1.0, 0.0]])
     kind = np.full(2, -1, dtype=np.int64)
