@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-from ortools.sat.python import cp_model
 
-from .budget import Budget
+from .budget import Budget, Status, new_model
 from .constraints import Constraints, free_nodes
 from .index import ANY_KIND, PAIRS, TREE, Demand, Fabric, Ints
 from .scaling import integer_weights
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
 
 _MOST_RANKS = 40
 _MOST_CHOICES = 1600
@@ -58,14 +61,14 @@ def place_exactly_under(
     for level in range(fabric.levels - 1, -1, -1):
         model = _Model(constraints, tier, fabric, scaled, held)
         solver, status = model.solve(level, node, budget)
-        if status == cp_model.INFEASIBLE:
+        if status == Status.INFEASIBLE:
             return Answer(node, node is not None, len(held), bound)
-        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        if status not in (Status.OPTIMAL, Status.FEASIBLE):
             break
         node = model.nodes(solver)
         if level == fabric.levels - 1:
             bound = max(0.0, solver.best_objective_bound) * unit
-        if status != cp_model.OPTIMAL:
+        if status != Status.OPTIMAL:
             break
         held[level] = round(solver.objective_value)
     return Answer(node, True, len(held), bound)
@@ -82,7 +85,7 @@ class _Model:
         demand: Demand,
         held: dict[int, int],
     ) -> None:
-        self._fabric, self._demand, self._model = fabric, demand, cp_model.CpModel()
+        self._fabric, self._demand, self._model = fabric, demand, new_model()
         counts = np.bincount(fabric.slot_node, minlength=len(fabric.kind))
         self._open = np.flatnonzero(counts).tolist()
         self._on = [
@@ -218,7 +221,7 @@ class _Model:
 
     def solve(
         self, level: int, start: Ints | None, budget: Budget
-    ) -> tuple[cp_model.CpSolver, int]:
+    ) -> tuple[cp_model.CpSolver, Status]:
         """Minimise the bytes across one level's boundary."""
         self._model.minimize(self._cost_at(level))
         for rank, row in enumerate(self._on if start is not None else []):
