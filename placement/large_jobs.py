@@ -11,6 +11,7 @@ from .arrange import best_division, divide, grown_order
 from .bound import SAFETY, bound_work, spread_bound
 from .budget import Budget
 from .counts import Counts
+from .exact_units import MOST_UNITS, outermost_exactly
 from .gather import Gathered, gather
 from .index import Demand, Fabric, Ints
 from .polish import MOVES_PER_WORK, Local, polished
@@ -39,7 +40,40 @@ def found_by_search(
     else:
         _place_any(fabric, gathered, room, budget, seed, node)
         method = "annealing"
+    bound = max(bound, _proved_by_units(fabric, gathered, room, budget, bound, seed, node))
     return _slots(fabric, gathered, node), bound, method
+
+
+def _proved_by_units(
+    fabric: Fabric,
+    gathered: Gathered,
+    room: Room,
+    budget: Budget,
+    bound: float,
+    seed: int,
+    node: Ints,
+) -> float:
+    """A bound from the exact model on atoms, where they are few; improves `node` if it can."""
+    graph = gathered.atoms
+    if graph.units > MOST_UNITS:
+        return 0.0
+    top = fabric.domain[-1][node]
+    local = Local.of(graph, np.arange(graph.units), room.room[-1], room.kind_room[-1][:, :0])
+    # Up to a constant; what all units in one domain would cost is that constant.
+    together = local.bytes_of(np.zeros(graph.units, dtype=np.int64))
+    cost = local.bytes_of(top) - together
+    free = np.bincount(fabric.slot_domain[-1], minlength=len(room.room[-1])) // gathered.atom
+    if cost <= bound * (1 + SAFETY) or (free != room.room[-1]).any():
+        return 0.0
+    found = outermost_exactly(fabric, graph, free, top, budget)
+    if found is None:
+        return 0.0
+    if local.bytes_of(found.domain) - together < cost * (1 - SAFETY):
+        for domain in np.unique(found.domain).tolist():
+            units = np.flatnonzero(found.domain == domain)
+            moves = 100 * len(units)
+            divide(graph, room, fabric.levels - 1, domain, units, 1, moves, seed, node)
+    return found.bound_bytes * min(1.0, gathered.grip)
 
 
 def _place_chains(
