@@ -41,8 +41,9 @@ class Obstacle:
 def explain_infeasible(pcg: PCG, cluster: Cluster, constraints: Constraints) -> Obstacle | None:
     """What is in the way of placing a job under constraints; None when nothing is.
 
-    A constraint is named when giving it up alone is enough; when none is, all are. For jobs too
-    large for the exact model, "cannot" means that packing in the ways tried finds no placement.
+    A constraint is named when giving it up is enough; when that is true of none, those are that
+    cannot be met even without the others. For jobs too large for the exact model, "cannot" means
+    that packing in the ways tried finds no placement.
     Raises InvalidInput for names that do not exist.
     """
     constraints.check_names(pcg, cluster)
@@ -50,9 +51,17 @@ def explain_infeasible(pcg: PCG, cluster: Cluster, constraints: Constraints) -> 
         return None
     given = [name for name in Constraints.model_fields if getattr(constraints, name)]
     alone = [n for n in given if _possible(pcg, cluster, without(constraints, n))]
-    named = alone or given
+    named = (
+        alone or [n for n in given if not _possible(pcg, cluster, only(constraints, n))] or given
+    )
     tell = _Numbers(pcg, cluster, constraints)
     relaxations: list[tuple[str, Constraints]] = []
+    if not alone:
+        rest = constraints
+        for name in named:
+            rest = without(rest, name)
+        if _possible(pcg, cluster, rest):
+            relaxations.append((f"no constraints {' and '.join(named)}", rest))
     for name in alone:
         for say, weaker in _weaker(pcg, cluster, constraints, name):
             if _possible(pcg, cluster, weaker):
@@ -65,6 +74,11 @@ def without(constraints: Constraints, name: str) -> Constraints:
     """The constraints less one of them."""
     default = Constraints.model_fields[name].default
     return constraints.model_copy(update={name: default})
+
+
+def only(constraints: Constraints, name: str) -> Constraints:
+    """One of the constraints alone."""
+    return Constraints().model_copy(update={name: getattr(constraints, name)})
 
 
 def _possible(pcg: PCG, cluster: Cluster, constraints: Constraints) -> bool:
@@ -94,7 +108,7 @@ def _weaker(
         most = min(constraints.at_most.nodes + _MOST_RELAXED, len(cluster.nodes))
         for nodes in range(constraints.at_most.nodes + 1, most + 1):
             part = constraints.at_most.model_copy(update={"nodes": nodes})
-            yield f"at most {nodes} nodes in one {part.tier}", with_(at_most=part)
+            yield f"at most {counted(nodes, 'node')} in one {part.tier}", with_(at_most=part)
     elif name == "balanced" and constraints.balanced and constraints.balanced.domains:
         wanted = constraints.balanced.domains
         counts = [m for m in range(1, pcg.world_size + 1) if pcg.world_size % m == 0]
@@ -120,7 +134,7 @@ def _weaker(
             yield f"{back} not excluded", with_(excluded_nodes=kept)
     elif name == "spares":
         for spares in range(constraints.spares - 1, 0, -1):
-            yield f"{spares} spares", with_(spares=spares)
+            yield counted(spares, "spare"), with_(spares=spares)
     yield f"no constraint {name}", without(constraints, name)
 
 
@@ -164,8 +178,8 @@ class _Numbers:
         domains = self._by_domain(tier)
         room = sum(sum(sorted(here, reverse=True)[:nodes]) for here in domains.values())
         return (
-            f"at_most: {nodes} nodes in each of {len(domains)} domains of {tier} have {room} free "
-            f"devices at most and there are {self._ranks} ranks"
+            f"at_most: {counted(nodes, 'node')} in each of {len(domains)} domains of {tier} have "
+            f"{room} free devices at most and there are {self._ranks} ranks"
         )
 
     def _balanced(self) -> str:
@@ -217,9 +231,10 @@ class _Numbers:
             if node.name in self._want.excluded_nodes
         )
         left = sum(len(node.usable_devices) for node in self._usable.nodes)
+        nodes = counted(len(self._want.excluded_nodes), "node")
         return (
-            f"excluded_nodes: {len(self._want.excluded_nodes)} nodes with {lost} free devices are "
-            f"excluded, {left} are left for {self._ranks} ranks"
+            f"excluded_nodes: {nodes} with {lost} free devices are excluded, {left} are left for "
+            f"{self._ranks} ranks"
         )
 
     def _whole_nodes(self) -> str:
@@ -248,8 +263,8 @@ class Source:
     """Traffic at a tier from like groups, such as the data-parallel rings of one stage.
 
     name: the groups' common name, `*` where they differ. parts: their stages (see `rank_parts`).
-    groups: how many of them reach the tier. domains: into how many domains below it each falls, at
-    most.
+    groups: how many of them reach the tier. domains: over how many domains of the tier below it
+    (`below`; devices within a node) each is spread, at most.
     """
 
     name: str
@@ -257,15 +272,15 @@ class Source:
     parts: tuple[int, ...]
     groups: int
     domains: int
+    below: str
     bytes: float
 
     def __str__(self) -> str:
         where = "stage" if len(self.parts) == 1 else "stages"
         parts = ", ".join(map(str, self.parts[:6])) + (", ..." if len(self.parts) > 6 else "")
-        count = "1 group" if self.groups == 1 else f"{self.groups} groups"
         return (
-            f"{self.name} ({count}, {self.op}) of {where} {parts}: "
-            f"{_size(self.bytes)} a step over up to {self.domains} domains"
+            f"{self.name} ({counted(self.groups, 'group')}, {self.op}) of {where} {parts}, "
+            f"over up to {counted(self.domains, self.below)}: {_size(self.bytes)} a step"
         )
 
 
@@ -307,6 +322,7 @@ def explain_traffic(
             parts=parts,
             groups=len(found),
             domains=max(domains for _, _, domains in found),
+            below=below or "device",
             bytes=sum(size for _, size, _ in found),
         )
         for (_, op, parts), found in alike.items()
@@ -325,6 +341,11 @@ def _common(names: list[str]) -> str:
         return next(iter(value)) if len(value) == 1 else "*"
 
     return _NUMBER.sub(fill, names[0])
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _size(count: float) -> str:

@@ -97,7 +97,7 @@ def test_no_domain_holds_more_nodes_than_allowed() -> None:
     found = place(ring(6), cluster(), constraints=most)
     nodes = {name for name, _ in found.devices}
     assert max(Counter(name[:4] for name in nodes).values()) == 1
-    with pytest.raises(Infeasible, match="at_most: 1 nodes in each of 4 domains of rack have 8"):
+    with pytest.raises(Infeasible, match="at_most: 1 node in each of 4 domains of rack have 8"):
         place(ring(10), cluster(), constraints=most)
 
 
