@@ -39,6 +39,7 @@ from .checkpoint_history import (
     refuse_wrong_content,
     refuse_wrong_size,
     storage_at,
+    whole_number,
 )
 from .checkpoint_manifest import (
     MANIFEST_NAME,
@@ -128,6 +129,7 @@ class Checkpointer:
         CheckpointError when the state cannot be saved or the place refuses it; whatever was
         complete before stays complete.
         """
+        step = whole_number(step, "step")
         folder = self._folder(step)
         try:
             kind = kind_of(state)
@@ -172,6 +174,7 @@ class Checkpointer:
         FencedAttempt when a newer attempt has begun, CheckpointError when a shard is not what its
         receipt says or the manifest cannot be written.
         """
+        step = whole_number(step, "step")
         folder = self._folder(step)
         if barrier is not None:
             barrier()
@@ -250,7 +253,7 @@ class Checkpointer:
                 shards[waiting.pop(name)] = receipt.shard
             if not waiting:
                 return tuple(shards[rank] for rank in range(self.world_size))
-            if time.monotonic() >= deadline:
+            if not time.monotonic() < deadline:
                 late = sorted(waiting.values())
                 shown = ", ".join(map(str, late[:8])) + (", ..." if len(late) > 8 else "")
                 raise CheckpointTimeout(
@@ -295,7 +298,7 @@ class Checkpointer:
 
 def _number(given: int | None, name: str, variable: str, default: int, least: int) -> int:
     if given is not None:
-        value, source = given, name
+        value, source = whole_number(given, name), name
     else:
         text = os.environ.get(variable, "")
         source = variable

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .checkpoint_manifest import (
     MANIFEST_NAME,
@@ -101,6 +102,11 @@ def fence(directory: Place, attempt: int) -> None:
     Raises FencedAttempt when a higher attempt has fenced this one, CheckpointError when the fence
     cannot be written.
     """
+    attempt = whole_number(attempt, "attempt")
+    try:
+        name = fence_name(attempt)
+    except ValueError as error:
+        raise CheckpointError(f"cannot fence {directory}: {error}") from error
     storage = storage_at(directory)
     try:
         before = current_fence(storage)
@@ -113,7 +119,7 @@ def fence(directory: Place, attempt: int) -> None:
             for folder in _newest_first(storage)
             if not _fenced_out(folder, before) and MANIFEST_NAME in storage.files(folder)
         )
-        with storage.writing(fence_name(attempt)) as writer:
+        with storage.writing(name) as writer:
             writer.write(Fence(attempt, admitted).to_bytes())
     except OSError as error:
         raise CheckpointError(f"cannot fence {directory} at attempt {attempt}: {error}") from error
@@ -163,6 +169,16 @@ def prune(directory: Place, keep: int, *, check: Check = Check.FULL) -> tuple[st
     except OSError as error:
         raise CheckpointError(f"cannot prune {directory}: {error}") from error
     return tuple(removed)
+
+
+def whole_number(value: Any, name: str) -> int:
+    """A number as an int, whatever kind of integer it is. Raises CheckpointError for others."""
+    try:
+        if not isinstance(value, bool):
+            return operator.index(value)
+    except TypeError:
+        pass
+    raise CheckpointError(f"{name} is {repr(value)[:60]}, not a whole number")
 
 
 def storage_at(directory: Place) -> Storage:

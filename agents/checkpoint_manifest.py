@@ -45,9 +45,13 @@ def step_folder(step: int, attempt: int) -> str:
     """
     if not 0 <= step <= _MAX_STEP:
         raise ValueError(f"step {step} is out of range: use 0 to {_MAX_STEP}")
+    _refuse_attempt(attempt)
+    return f"step-{step:012d}.attempt-{attempt:04d}"
+
+
+def _refuse_attempt(attempt: int) -> None:
     if not 0 <= attempt <= _MAX_ATTEMPT:
         raise ValueError(f"attempt {attempt} is out of range: use 0 to {_MAX_ATTEMPT}")
-    return f"step-{step:012d}.attempt-{attempt:04d}"
 
 
 def parse_step_folder(name: str) -> tuple[int, int] | None:
@@ -70,7 +74,11 @@ def receipt_name(rank: int) -> str:
 
 
 def fence_name(attempt: int) -> str:
-    """File name of the fence that shuts out every attempt below `attempt`."""
+    """File name of the fence that shuts out every attempt below `attempt`.
+
+    Raises ValueError when it is out of range.
+    """
+    _refuse_attempt(attempt)
     return f"fence-{attempt:04d}.json"
 
 

@@ -71,11 +71,18 @@ def kind_of(state: Any) -> Kind:
     import torch
 
     plain = (*_PLAIN, torch.dtype, torch.device, torch.Size)
+    # Others are read back only where they were declared safe, as torch does for DTensor.
+    tensors = {torch.Tensor, torch.nn.Parameter, *torch.serialization.get_safe_globals()}
 
     def check(part: Any, place: str, depth: int) -> None:
         if depth > _DEEPEST:
             raise TypeError(f"{place[:60]}... is nested deeper than {_DEEPEST} levels")
-        if isinstance(part, torch.Tensor) or type(part) in plain:
+        if type(part) in plain:
+            return
+        if isinstance(part, torch.Tensor) and type(part) in tensors:
+            # What a user hangs on a tensor is written with it.
+            for name, value in vars(part).items():
+                check(value, f"{place}.{name}", depth + 1)
             return
         if type(part) in (dict, OrderedDict):
             for key, value in part.items():

@@ -76,12 +76,16 @@ def open_storage(place: str | os.PathLike[str]) -> Storage:
     text = os.fspath(place)
     if not text:
         raise ValueError("no checkpoint directory: give a folder or a URL")
+    if "\0" in text:
+        raise ValueError("a NUL character in the name of a folder")
     if not is_url(text):
         return FolderStorage(Path(text))
     url = urlsplit(text)
     if url.scheme in ("file", "local") and "::" not in text:
         if url.netloc not in ("", "localhost"):
             raise ValueError(f"{text}: names the host {url.netloc!r}; write file:///folder")
+        if not url.path:
+            raise ValueError(f"{text} names no folder; write file:///folder")
         return FolderStorage(Path(unquote(url.path)))
     return UrlStorage(text)
 
@@ -132,9 +136,16 @@ class FolderStorage:
             return stream.read()
 
     def open(self, name: str) -> BinaryIO:
-        """A file for reading; a link in its place is refused."""
+        """A file for reading; a link, a pipe or a device in its place is refused."""
         self._parent(name)
-        handle = os.open(self.path(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        path = self.path(name)
+        # Opening a pipe would otherwise wait for someone to write into it.
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        handle = os.open(path, flags)
+        mode = os.fstat(handle).st_mode
+        if not stat.S_ISREG(mode):
+            os.close(handle)
+            raise OSError(errno.EINVAL, "it is not a plain file", path)
         return os.fdopen(handle, "rb")
 
     def make_folder(self, folder: str = "") -> None:

@@ -480,3 +480,87 @@ def test_two_attempts_that_write_the_same_step_never_mix(tmp_path: Path) -> None
         zombie[0].commit(5, timeout_s=0)
     assert latest(tmp_path).path == path
     assert [rank.load(path) for rank in current] == [b"new 0", b"new 1"]
+
+
+@pytest.mark.parametrize(
+    "number", [1.0, 1.5, float("nan"), "1", True, None, b"1", [1]], ids=lambda value: repr(value)
+)
+def test_what_is_no_whole_number_is_refused_by_name(tmp_path: Path, number: Any) -> None:
+    checkpoints = Checkpointer(tmp_path, 0, 1, 1)
+    calls: list[tuple[str, Any]] = [
+        ("step", lambda: checkpoints.save(number, b"")),
+        ("step", lambda: checkpoints.commit(number, timeout_s=0)),
+        ("attempt", lambda: fence(tmp_path, number)),
+    ]
+    if number is not None:
+        calls += [
+            ("rank", lambda: Checkpointer(tmp_path, number, 4, 1)),
+            ("world_size", lambda: Checkpointer(tmp_path, 0, number, 1)),
+            ("attempt", lambda: Checkpointer(tmp_path, 0, 1, number)),
+        ]
+    for name, call in calls:
+        with pytest.raises(CheckpointError, match=f"^{name} is .*, not a whole number"):
+            call()
+    assert not list(tmp_path.iterdir())
+
+
+def test_any_kind_of_integer_is_a_step(tmp_path: Path) -> None:
+    numpy = pytest.importorskip("numpy")
+    checkpoints = Checkpointer(tmp_path, numpy.int32(0), numpy.int64(1), numpy.uint8(1))
+    step = numpy.int64(7)
+    checkpoints.save(step, b"state")
+    assert checkpoints.load(checkpoints.commit(step)) == b"state"
+
+
+@pytest.mark.parametrize("attempt", [-1, 10**9, 10**30])
+def test_a_fence_that_would_not_hold_is_refused(tmp_path: Path, attempt: int) -> None:
+    with pytest.raises(CheckpointError, match="out of range"):
+        fence(tmp_path, attempt)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("place", ["", "a\0b", "file://", "file://elsewhere/x", "nosuch://x"])
+def test_a_place_that_cannot_be_is_refused_by_every_call(place: str) -> None:
+    for call in (latest, next_attempt, lambda p: fence(p, 1), lambda p: prune(p, 1), Checkpointer):
+        with pytest.raises(CheckpointError):
+            call(place)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "shard-000001.bytes", "shard-000001.json"])
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_pipe_in_place_of_a_file_stops_nobody(tmp_path: Path, name: str, committed: bool) -> None:
+    good = write(tmp_path, 1)
+    folder = Path(write(tmp_path, 2))
+    if not committed:
+        (folder / "manifest.json").unlink()
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    whole = committed and name == "shard-000001.json"
+    assert latest(tmp_path).path == (str(folder) if whole else good)
+    assert latest(tmp_path, check=Check.SIZES).path == (str(folder) if whole else good)
+    if not whole:
+        with pytest.raises(CheckpointError):
+            Checkpointer(tmp_path, 1, WORLD_SIZE, 9).load(folder)
+    assert prune(tmp_path, 1) == ((good,) if whole else ())
+
+
+def test_tensors_that_would_not_be_read_back_are_refused_when_saved(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+
+    class Own(torch.Tensor):  # type: ignore[misc]
+        pass
+
+    marked, spoilt = torch.ones(2), torch.nn.Parameter(torch.ones(2))
+    marked.partition, spoilt.owner = 1, object()
+    checkpoints = Checkpointer(tmp_path, 0, 1, 1)
+    for state, told in (
+        ({"w": [torch.ones(2).as_subclass(Own)]}, r"state\['w'\]\[0\] is a .*Own"),
+        ({"w": spoilt}, r"state\['w'\]\.owner is a builtins\.object"),
+    ):
+        with pytest.raises(CheckpointError, match=told):
+            checkpoints.save(1, state)
+    kept = [marked, torch.nn.Parameter(torch.ones(2)), torch.nn.Buffer(torch.ones(2))]
+    checkpoints.save(2, kept)
+    back = checkpoints.load(checkpoints.commit(2))
+    assert [type(part) for part in back] == [type(part) for part in kept]
+    assert all(torch.equal(*pair) for pair in zip(kept, back, strict=True))
