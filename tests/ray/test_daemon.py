@@ -571,3 +571,28 @@ def test_a_probe_measures_every_tier(bench: Bench) -> None:
     }
     assert all(tier.bandwidth > 1e6 and 0 < tier.latency < 0.1 for tier in cluster.tiers)
     assert any("pairs measured" in line for line in lines)
+
+
+LOCAL = """
+from railweave.scheduler import Client, Job
+with Client.local(nodes=1, devices=2) as client:
+    job = client.submit(Job(name="local", entrypoint=["echo", "hello"], devices=2))
+    print(job.wait(120), job.logs(1).strip())
+"""
+
+
+def test_a_client_of_its_own_cluster_runs_a_job_and_leaves_nothing(tmp_path: Path) -> None:
+    theirs = ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH")
+    environment = {name: value for name, value in os.environ.items() if name not in theirs}
+    mark = {"RAILWEAVE_TEST_LOCAL": str(tmp_path)}
+    ran = subprocess.run(
+        [sys.executable, "-c", LOCAL],
+        env=environment | mark,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert ran.stdout.splitlines()[-1:] == ["SUCCEEDED hello"], ran.stdout + ran.stderr
+    left = processes.having("RAILWEAVE_TEST_LOCAL", str(tmp_path), processes.table().values())
+    assert [entry for entry in left if entry.state != "Z"] == []
