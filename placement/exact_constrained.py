@@ -42,6 +42,14 @@ class Answer:
     bound_bytes: float
 
 
+@dataclass(frozen=True)
+class Stay:
+    """Ranks on their nodes, of which at most `most` may leave."""
+
+    node: dict[int, int]
+    most: int
+
+
 def place_exactly_under(
     constraints: Constraints,
     tier: str | None,
@@ -49,17 +57,19 @@ def place_exactly_under(
     demand: Demand,
     start: Ints | None,
     budget: Budget,
+    stay: Stay | None = None,
 ) -> Answer:
     """The lexicographic optimum under constraints, as far as the budget lasts.
 
     tier: that of `together`, if any. start: the node of each rank in a placement to begin with.
+    stay: ranks of which only some may leave their node.
     """
     weights, unit = integer_weights(demand)
     scaled = replace(demand, weight=weights.astype(np.float64))
     held: dict[int, int] = {}
     node, bound = start, 0.0
     for level in range(fabric.levels - 1, -1, -1):
-        model = _Model(constraints, tier, fabric, scaled, held)
+        model = _Model(constraints, tier, fabric, scaled, held, stay)
         solver, status = model.solve(level, node, budget)
         if status == Status.INFEASIBLE:
             return Answer(node, node is not None, len(held), bound)
@@ -84,6 +94,7 @@ class _Model:
         fabric: Fabric,
         demand: Demand,
         held: dict[int, int],
+        stay: Stay | None,
     ) -> None:
         self._fabric, self._demand, self._model = fabric, demand, new_model()
         counts = np.bincount(fabric.slot_node, minlength=len(fabric.kind))
@@ -102,6 +113,9 @@ class _Model:
                 if kind != ANY_KIND and fabric.kind[n] != kind:
                     self._model.add(self._on[rank][n] == 0)
         self._constrain(constraints, tier)
+        if stay is not None:
+            here = [self._on[rank][node] for rank, node in stay.node.items()]
+            self._model.add(sum(here) >= len(here) - stay.most)
         for level, cost in held.items():
             self._model.add(self._cost_at(level) <= cost)
 

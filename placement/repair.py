@@ -8,9 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .budget import Budget
 from .cluster import Cluster
+from .constraints import Constraints
 from .errors import InvalidInput, Problem
 from .evaluate import evaluate
+from .exact_constrained import Stay, fits, place_exactly_under
 from .index import Demand, Fabric, Ints
 from .insertion import Board
 from .losses import Device, Loss
@@ -71,7 +74,8 @@ def repair(
     if max_moves < 0:
         raise InvalidInput("repair", [Problem("max_moves", f"found {max_moves}", "give 0 or more")])
     loss = Loss.of(placement.devices, pcg, cluster, lost)
-    devices = _repaired(loss, max_moves, seed) if loss.forced else list(placement.devices)
+    moves = bool(loss.forced) or max_moves > 0
+    devices = _repaired(loss, max_moves, seed) if moves else list(placement.devices)
     moved = [
         rank
         for rank, (old, new) in enumerate(zip(placement.devices, devices, strict=True))
@@ -94,6 +98,10 @@ def repair(
 
 def _repaired(loss: Loss, max_moves: int, seed: int) -> list[Device]:
     fabric = Fabric.of(loss.cluster)
+    if max_moves:
+        exact = _exactly(loss, max_moves)
+        if exact is not None:
+            return exact
     must = set(loss.forced)
     groups = loss.pcg.groups
     if max_moves == 0:  # other groups cost the same whatever is chosen
@@ -109,8 +117,25 @@ def _repaired(loss: Loss, max_moves: int, seed: int) -> list[Device]:
     if max_moves:
         spare = room - np.bincount(node[loss.forced], minlength=len(room))
         node = shift(fabric, demand, node, spare, home_kind, loss.forced, max_moves, seed)
-    devices = _devices(loss, fabric, demand, node)
+    devices = _devices(loss, node)
     return on_rails(loss, devices, seed) if fabric.rail is not None else devices
+
+
+def _exactly(loss: Loss, max_moves: int) -> list[Device] | None:
+    """The best repair of a small job when some ranks may move that need not; None for others."""
+    fabric = Fabric.of(loss.best_case())
+    demand = Demand.of(loss.pcg, fabric.kinds)
+    if not fits(fabric, demand):
+        return None
+    number = {node.name: index for index, node in enumerate(loss.cluster.nodes)}
+    must = set(loss.forced)
+    node = {r: number[name] for r, (name, _) in enumerate(loss.devices) if r not in must}
+    answer = place_exactly_under(
+        Constraints(), None, fabric, demand, None, Budget(1.0), Stay(node, max_moves)
+    )
+    if answer.node is None or answer.proved_levels < fabric.levels:
+        return None
+    return _devices(loss, answer.node)
 
 
 def _nodes(
@@ -143,7 +168,7 @@ def _nodes(
     return apart.node
 
 
-def _devices(loss: Loss, fabric: Fabric, demand: Demand, node: Ints) -> list[Device]:
+def _devices(loss: Loss, node: Ints) -> list[Device]:
     """Devices on the nodes chosen: the index a rank had before, else one on its rail."""
     names = [n.name for n in loss.cluster.nodes]
     rails = loss.cluster.rails
