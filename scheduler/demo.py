@@ -25,7 +25,7 @@ from ..placement.placement import Placement
 from .account import Mark, Recovery, recoveries
 from .client import Client, JobHandle
 from .comparison import packed_devices
-from .embedded import EmbeddedCluster, EmbeddedNode
+from .embedded import EMBEDDED_SILENT_S, EmbeddedCluster, EmbeddedNode
 from .home import background_cluster, home, record_path
 from .job import Job
 from .lifecycle import JobState
@@ -52,8 +52,6 @@ SAVE_EVERY = 20
 STEPS_BEYOND_CHECKPOINT = 3
 _POLL_S = 0.2
 _LONGEST_S = 180.0
-# Six nodes and eight ranks share this machine: a node that is slow to answer is not lost.
-_SILENT_S = 30.0
 
 
 class DemoFailed(RuntimeError):
@@ -135,7 +133,7 @@ def run_demo(screen: Screen, report: Path, steps: int, keep: bool) -> DemoResult
         result = _Demo(screen, cluster, script, pcg, steps).run(report, began_s)
         if keep:
             cluster.detach(record_path())
-            screen.say(f"left running: export RAILWEAVE_HOME={home()}; railweave status")
+            screen.say("left running: look with `railweave status`, end it with `railweave down`")
         else:
             screen.phase("Ending everything")
     return result
@@ -178,7 +176,7 @@ class _Demo:
     def run(self, report: Path, began_s: float) -> DemoResult:
         screen = self._screen
         screen.phase("Daemon, and an agent on every node")
-        start_daemon(self._cluster.state_dir / "daemon", silent_s=_SILENT_S)
+        start_daemon(self._cluster.state_dir / "daemon", silent_s=EMBEDDED_SILENT_S)
         with Client() as client:
             screen.phase("Probing the network between the nodes")
             fabric = client.probe(screen.say)

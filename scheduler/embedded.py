@@ -30,6 +30,10 @@ from ..placement.files import write_text_atomically
 from .keeper import SOCKET_NAME
 
 HEAD = "head"
+TOKEN_NAME = "ray-token"
+EMBEDDED_SILENT_S = 30.0
+"""After how long without a sign of life a node should count as lost here, where all nodes and
+ranks share one machine and a slow answer is no sign of a fault."""
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _AT_A_TIME = 2
 _NODE_START_S = 120.0
@@ -116,7 +120,7 @@ class EmbeddedCluster:
         return {
             "RAY_ADDRESS": self.address,
             "RAY_AUTH_MODE": "token",
-            "RAY_AUTH_TOKEN_PATH": os.fspath(self.state_dir / "ray-token"),
+            "RAY_AUTH_TOKEN_PATH": os.fspath(self.state_dir / TOKEN_NAME),
             "RAY_gcs_rpc_server_reconnect_timeout_s": "600",
         }
 
@@ -144,7 +148,7 @@ class EmbeddedCluster:
         if self._state_dir is None:
             self._state_dir = self._directory / "state"
         self._state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _write_secret(self._state_dir / "ray-token", secrets.token_hex(32))
+        _write_secret(self._state_dir / TOKEN_NAME, secrets.token_hex(32))
         self._port = _free_port()
         self._keeper = _Keeper.start(self._directory, self._state_dir / "keeper.log")
         atexit.register(self.stop)
@@ -188,7 +192,9 @@ class EmbeddedCluster:
         return int(self._ask(verb="resume", name=name)["resumed"])
 
     def stop(self) -> None:
-        """End every process that was started here and remove Ray's directories. Idempotent.
+        """End every process that was started here; remove Ray's directories and the token.
+
+        What else is in state_dir stays, unless that is a temporary one. Idempotent.
 
         Raises EmbeddedClusterError naming the processes that would not end.
         """
@@ -198,6 +204,7 @@ class EmbeddedCluster:
         if keeper is not None:
             survivors = keeper.end()
             shutil.rmtree(self._directory, ignore_errors=True)
+            (self.state_dir / TOKEN_NAME).unlink(missing_ok=True)
             if survivors:
                 raise EmbeddedClusterError(
                     f"processes {survivors} of the embedded cluster would not end; "

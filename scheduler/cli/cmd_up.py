@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from ..embedded import EmbeddedCluster, EmbeddedNode, Progress
+from ..embedded import EMBEDDED_SILENT_S, EmbeddedCluster, EmbeddedNode, Progress
 from ..home import background_cluster, home, record_path
 from ..service import start_daemon
 from ..views import DaemonStatus
@@ -45,6 +45,13 @@ from .session import connected, use_cluster, wait_for_agents
 )
 @click.option("--store", default="", help="Database URL of the store, instead of a file there.")
 @click.option("--tier", "tiers", multiple=True, help="A tier's name; give all, nearest first.")
+@click.option(
+    "--silent",
+    "silent_s",
+    type=click.FloatRange(min=1),
+    help="Seconds without a sign of life after which a node counts as lost; 10 by default, 30 for "
+    "the nodes of an embedded cluster, which share one machine.",
+)
 @json_option
 def command(
     embedded: bool,
@@ -54,6 +61,7 @@ def command(
     state_dir: Path | None,
     store: str,
     tiers: tuple[str, ...],
+    silent_s: float | None,
     as_json: bool,
 ) -> None:
     """Start the daemon and an agent on every node of the Ray cluster at RAY_ADDRESS.
@@ -72,7 +80,8 @@ def command(
         else:
             use_cluster()
         told.print("starting the daemon and the agents")
-        start_daemon(state_dir or home() / "daemon", store=store, tiers=tiers)
+        silent_s = silent_s or (EMBEDDED_SILENT_S if embedded else 10.0)
+        start_daemon(state_dir or home() / "daemon", store=store, tiers=tiers, silent_s=silent_s)
         with connected() as client:
             status = wait_for_agents(client)
         if cluster is not None:
