@@ -2,6 +2,7 @@
 
 from .accelerators import CATALOG, Accelerator
 from .cluster import Cluster, CrossRail, Node, NodeState, Tier
+from .constraints import AtMost, Balanced, Constraints, Pin, Segments, Together
 from .ctg import (
     CTG,
     build_ctg,
@@ -17,6 +18,7 @@ from .drawing_fabric import draw_fabric
 from .drawing_placement import draw_placement, spine_crossings
 from .errors import Infeasible, InvalidInput, Problem
 from .evaluate import Evaluation, Evaluator, GroupTraffic, evaluate
+from .explain import Obstacle, Source, explain_infeasible, explain_traffic
 from .fabrics import clos_8_rail, dual_plane, fat_tree, nvl_domains
 from .model import Model
 from .occupancy import occupied
@@ -24,6 +26,7 @@ from .parts import rank_parts
 from .pcg import PCG, Algorithm, Group, Op, Requirement
 from .place import place
 from .placement import Placement
+from .repair import Repair, repair
 from .transformer_pcg import build_pcg, stage_parameters
 from .warm_up import warm_up
 from .workload import Parallelism, Workload, broken_rules
@@ -34,7 +37,10 @@ __all__ = [
     "PCG",
     "Accelerator",
     "Algorithm",
+    "AtMost",
+    "Balanced",
     "Cluster",
+    "Constraints",
     "CrossRail",
     "Domain",
     "DomainTree",
@@ -47,12 +53,18 @@ __all__ = [
     "Model",
     "Node",
     "NodeState",
+    "Obstacle",
     "Op",
     "Parallelism",
+    "Pin",
     "Placement",
     "Problem",
+    "Repair",
     "Requirement",
+    "Segments",
+    "Source",
     "Tier",
+    "Together",
     "Workload",
     "broken_rules",
     "build_ctg",
@@ -64,12 +76,15 @@ __all__ = [
     "draw_placement",
     "dual_plane",
     "evaluate",
+    "explain_infeasible",
+    "explain_traffic",
     "fat_tree",
     "nic_id",
     "nvl_domains",
     "occupied",
     "place",
     "rank_parts",
+    "repair",
     "spine_crossings",
     "stage_parameters",
     "switch_id",

@@ -202,6 +202,15 @@ class Board:
         return self.size(item) * (1.0 + 4.0 * self.slack)
 
 
+def warm_up_insertion(demand: Demand) -> None:
+    """Compile the loops of this module, on any PCG in arrays."""
+    node = np.zeros(demand.ranks, dtype=np.int64)
+    domain, groups = np.zeros((2, 2), dtype=np.int64), np.arange(demand.groups)
+    arrays = (demand.form, demand.weight, demand.start, demand.member, groups)
+    _costs(domain, node, *arrays, np.ones_like(groups), np.arange(2), np.zeros((2, 3)))
+    _total(domain, node, *arrays, np.zeros(3))
+
+
 def least_row(costs: Floats, slack: float) -> int:
     """The row that is least lexicographically; the first of equal ones."""
     rows = np.arange(len(costs))

@@ -6,7 +6,7 @@ import numpy as np
 
 
 def warm_up() -> None:
-    """Compile, or load from the cache, every loop that `place` may run.
+    """Compile, or load from the cache, every loop that `place` and `repair` may run.
 
     Takes some seconds where nothing is cached. A daemon calls it at its start.
     """
@@ -15,6 +15,7 @@ def warm_up() -> None:
     from .bound import spread_bound
     from .counts import Counts
     from .index import PAIRS, RING, Demand
+    from .insertion import warm_up_insertion
     from .pairing import share_all
     from .polish import Local, polished
     from .shape_bound import shape_bound
@@ -42,3 +43,4 @@ def warm_up() -> None:
     )
     local = Local.of(unit_graph(demand), np.arange(4), np.array([3, 3]), none[:2])
     polished(local, np.array([0, 1, 0, 1]), 300, 1)
+    warm_up_insertion(demand)
