@@ -191,7 +191,7 @@ def test_who_cannot_connect_is_told_why_within_seconds(
         timeout=60,
     )
     assert re.search(message, ran.stdout), ran.stdout + ran.stderr
-    assert int(ran.stdout.split()[-2]) < 10
+    assert int(ran.stdout.split()[-2]) < 15  # Ray itself needs 20 s at least, or never gives up
 
 
 def test_a_job_runs_where_it_was_placed_in_torchruns_environment(bench: Bench) -> None:
