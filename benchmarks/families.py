@@ -34,8 +34,8 @@ def described(family: str) -> str:
     """What a family is, for people."""
     size, _, variant = family.partition("-")
     names = {
-        "experts": ", expert-parallel groups of 4 nodes",
-        "context": ", context-parallel pairs",
+        "experts": f", expert-parallel groups of {instances.EXPERTS} nodes",
+        "context": f", context-parallel rings of {instances.CONTEXT} nodes",
     }
     return DESCRIPTIONS[size] + names.get(variant, "")
 
