@@ -18,6 +18,7 @@ from .evaluate import Evaluator
 from .exact_constrained import fits, place_exactly_under
 from .feasibility import check_feasible
 from .index import Demand, Fabric, Ints
+from .ordering import in_one_order
 from .pcg import PCG, Group, Op
 from .pins import with_pins
 from .placement import Placement
@@ -44,6 +45,7 @@ def place_under(
     even fit without constraints, and InvalidInput for names that do not exist.
     """
     constraints.check_names(pcg, cluster)
+    pcg, cluster = in_one_order(pcg, cluster)
     usable = constraints.usable(cluster)
     try:
         relaxed = solver(pcg, usable, time_limit_s * _RELAXED_SHARE, seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +17,9 @@ from .parts import rank_parts
 from .pcg import PCG, Op
 from .placement import Placement
 
-_MOST_RELAXED = 40
+_MOST_RELAXED, _MOST_PINS = 40, 8
+_EACH_WEAKER = ("at_most", "excluded_nodes", "spares")
+"""Constraints whose weaker versions each allow all that the one before allows."""
 _NUMBER = re.compile(r"\d+")
 
 
@@ -63,11 +66,21 @@ def explain_infeasible(pcg: PCG, cluster: Cluster, constraints: Constraints) -> 
         if _possible(pcg, cluster, rest):
             relaxations.append((f"no constraints {' and '.join(named)}", rest))
     for name in alone:
-        for say, weaker in _weaker(pcg, cluster, constraints, name):
-            if _possible(pcg, cluster, weaker):
-                relaxations.append((say, weaker))
-                break
+        options = list(_weaker(pcg, cluster, constraints, name))
+        found = _first_possible(pcg, cluster, options, name in _EACH_WEAKER)
+        if found is not None:
+            relaxations.append(found)
     return Obstacle([tell.sentence(name) for name in named], relaxations)
+
+
+def _first_possible(
+    pcg: PCG, cluster: Cluster, options: list[tuple[str, Constraints]], each_weaker: bool
+) -> tuple[str, Constraints] | None:
+    """The first option that can be met; found by halving where each allows all the one before."""
+    if not each_weaker:
+        return next((option for option in options if _possible(pcg, cluster, option[1])), None)
+    at = bisect_left(options, True, key=lambda option: _possible(pcg, cluster, option[1]))
+    return options[at] if at < len(options) else None
 
 
 def without(constraints: Constraints, name: str) -> Constraints:
@@ -124,7 +137,7 @@ def _weaker(
             short = constraints.segments.model_copy(update={"ranks": fewer})
             yield f"segments of {fewer} ranks, each in one {short.tier}", with_(segments=short)
     elif name == "pinned":
-        for pin in constraints.pinned[:_MOST_RELAXED]:
+        for pin in constraints.pinned[:_MOST_PINS]:
             rest = tuple(other for other in constraints.pinned if other != pin)
             yield f"rank {pin.rank} not pinned to {pin.node}", with_(pinned=rest)
     elif name == "excluded_nodes":

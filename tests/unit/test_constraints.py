@@ -236,9 +236,11 @@ def test_large_jobs_keep_every_constraint(want: Constraints) -> None:
 
 
 def test_the_order_of_nodes_and_groups_does_not_decide() -> None:
+    apart = Constraints(at_most=AtMost(nodes=1, tier="rack"), spares=1)
     for pcg, where in ((ring(5), cluster()), (grid(2, 4), LARGE)):
-        first = place(pcg, where, time_limit_s=0.3)
         turned = where.model_copy(update={"nodes": where.nodes[::-1]})
         mixed = pcg.model_copy(update={"groups": pcg.groups[::-1]})
-        again = place(mixed, turned, time_limit_s=0.3)
-        assert again.devices == first.devices
+        for want in (None, apart):
+            first = place(pcg, where, time_limit_s=0.3, constraints=want)
+            again = place(mixed, turned, time_limit_s=0.3, constraints=want)
+            assert again.devices == first.devices and again.spares == first.spares
