@@ -21,6 +21,7 @@ from .views import DaemonStatus, JobView, ProbeProgress
 
 _POLL_S = 20.0
 _LOG_BYTES = 256 * 1024
+_LOG_POLL_S = 0.2
 
 
 class JobHandle:
@@ -87,20 +88,35 @@ class JobHandle:
     def read_logs(
         self, rank: int = 0, attempt: int | None = None, follow: bool = False
     ) -> Iterator[str]:
-        """What a rank wrote, in pieces; with `follow` until the job is over."""
-        offset = 0
+        """What a rank wrote, in pieces, of the newest attempt by default.
+
+        follow: go on until the job is over; where no attempt was asked for, from one to the next.
+        Raises LookupError when there is no such log or its node is out of reach.
+        """
+        number, offset = attempt, 0
         while True:
-            over = not follow or self.state.final
-            arguments = (self.id, rank, attempt, offset, _LOG_BYTES)
-            chunk = LogChunk.model_validate_json(self._connection.call("logs", *arguments))
+            record = self.record
+            life, final = record.life, record.state.final
+            number = number or life.attempt or None
+            over = final or not follow or (number is not None and life.attempt > number)
+            try:
+                arguments = (self.id, rank, number, offset, _LOG_BYTES)
+                chunk = LogChunk.model_validate_json(self._connection.call("logs", *arguments))
+            except LookupError:
+                # Not written yet, or gone with its node: a later attempt may have more to say.
+                if final or not follow:
+                    raise
+                chunk = LogChunk(text="", next_offset=offset, size=offset)
             if chunk.text:
                 yield chunk.text
             if chunk.next_offset > offset:
                 offset = chunk.next_offset
-            elif over:
-                return
+            elif not over:
+                time.sleep(_LOG_POLL_S)
+            elif follow and attempt is None and number is not None and life.attempt > number:
+                number, offset = number + 1, 0
             else:
-                time.sleep(0.2)
+                return
 
     def wait(self, timeout_s: float | None = None) -> JobState:
         """The job's last state once it is over.

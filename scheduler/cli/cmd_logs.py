@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from .main import Failed
 from .session import connected
 
 
@@ -17,6 +18,10 @@ from .session import connected
 def command(job_id: str, rank: int, attempt: int | None, follow: bool) -> None:
     """Print the output of a rank, standard output and standard error together."""
     with connected() as client:
-        for text in client.job(job_id).read_logs(rank, attempt, follow):
-            sys.stdout.write(text)
-            sys.stdout.flush()
+        job = client.job(job_id)
+        try:
+            for text in job.read_logs(rank, attempt, follow):
+                sys.stdout.write(text)
+                sys.stdout.flush()
+        except LookupError as error:
+            raise Failed(str(error.args[0] if error.args else error)) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from .main import Failed
 from .output import check_outputs, console, json_option, print_json
 from .session import connected
 from .tree import cluster_tree
@@ -20,7 +21,10 @@ def command(out: str | None, as_json: bool) -> None:
     check_outputs(out)
     progress = console(error=True)
     with connected() as client:
-        cluster = client.probe(progress.print)
+        try:
+            cluster = client.probe(progress.print)
+        except RuntimeError as error:
+            raise Failed(f"the probe failed: {error}") from error
     if out:
         cluster.save(out)
     if as_json:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from ...placement.errors import InvalidInput
 from ..embedded import EMBEDDED_SILENT_S, EmbeddedCluster, EmbeddedNode, Progress
 from ..home import background_cluster, home, record_path
 from ..service import start_daemon
@@ -81,7 +82,14 @@ def command(
             use_cluster()
         told.print("starting the daemon and the agents")
         silent_s = silent_s or (EMBEDDED_SILENT_S if embedded else 10.0)
-        start_daemon(state_dir or home() / "daemon", store=store, tiers=tiers, silent_s=silent_s)
+        try:
+            start_daemon(
+                state_dir or home() / "daemon", store=store, tiers=tiers, silent_s=silent_s
+            )
+        except InvalidInput:
+            raise
+        except (RuntimeError, ValueError) as error:
+            raise Failed(str(error)) from error
         with connected() as client:
             status = wait_for_agents(client)
         if cluster is not None:

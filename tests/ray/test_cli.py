@@ -125,6 +125,19 @@ def test_down_is_refused_while_a_job_runs_and_cancel_ends_it(railweave: Any) -> 
     assert code == 0 and json.loads(out)["state"] == "CANCELLED"
 
 
+def test_logs_are_followed_from_one_attempt_to_the_next(railweave: Any, tmp_path: Path) -> None:
+    script = (
+        "import os, sys; attempt = os.environ['RAILWEAVE_ATTEMPT']; "
+        "print('attempt', attempt, flush=True); sys.exit(attempt == '1')"
+    )
+    code, out, _ = railweave("submit", "--devices", "1", "--", *PYTHON, script)
+    assert code == 0
+    assert railweave("logs", out.strip(), "--follow")[1] == "attempt 1\nattempt 2\n"
+    assert railweave("logs", out.strip(), "--attempt", "1")[1] == "attempt 1\n"
+    code, out, err = railweave("logs", out.strip(), "--attempt", "3")
+    assert (code, out) == (1, "") and "no attempt 3" in err
+
+
 def test_a_job_that_waits_says_for_what(railweave: Any) -> None:
     sleep = ("--", "sleep", "600")
     railweave("submit", "--devices", "8", *sleep)
