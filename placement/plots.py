@@ -49,8 +49,9 @@ class _Maker:
     def make(self, free: Plot) -> Iterator[Plot]:
         for together in self._together(free):
             for plot in self._balanced(self._at_most(together)):
-                if sum(map(len, plot.values())) >= self._ranks:
-                    yield plot
+                for option in self._in_pieces(plot):
+                    if sum(map(len, option.values())) >= self._ranks:
+                        yield option
 
     def held_back(self) -> set[str]:
         """Nodes to keep as spares: those in the domains with the least free devices."""
@@ -136,6 +137,19 @@ class _Maker:
             tried += 1
             if tried == _MOST_COUNTS:
                 return
+
+    def _in_pieces(self, free: Plot) -> Iterator[Plot]:
+        """First with only what whole segments can fill in each of their domains; then with all."""
+        segments = self._want.segments
+        if segments is not None and segments.ranks > 1:
+            plot: Plot = {}
+            for names in self._by_domain(free, segments.tier).values():
+                room = sum(len(free[name]) for name in names)
+                share = self._share(names, free, room // segments.ranks * segments.ranks)
+                plot |= share or {}
+            if plot != free:
+                yield plot
+        yield free
 
     def _counts(self, balanced: Balanced, domains: int) -> list[int]:
         if balanced.domains is not None:
