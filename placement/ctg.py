@@ -5,13 +5,15 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, TypeAlias
-
-import networkx as nx
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .cluster import NODE_TIER, Cluster, CrossRail, Node
 from .domains import DomainTree
 from .errors import InvalidInput, Problem
+
+# Loading networkx takes as long as the rest of this package; most processes never draw a graph.
+if TYPE_CHECKING:
+    import networkx as nx
 
 CTG: TypeAlias = "nx.Graph[str]"
 Link = tuple[str, str]
@@ -50,6 +52,8 @@ def build_ctg(cluster: Cluster, link_health: Mapping[Link, float] | None = None)
     `link_health` overrides the health of single links, by the names of their two ends.
     Raises InvalidInput when it names a link that does not exist or a health outside 0..1.
     """
+    import networkx as nx
+
     graph: CTG = nx.Graph(
         name=cluster.name, rails=cluster.rails, cross_rail=cluster.cross_rail.value
     )
@@ -108,12 +112,16 @@ def domain_tree_of(graph: CTG) -> DomainTree:
 
 def to_node_link(graph: CTG) -> dict[str, Any]:
     """The graph as node-link data for JSON: `nodes`, `edges` and the graph's own attributes."""
+    import networkx as nx
+
     data: dict[str, Any] = nx.node_link_data(graph, edges="edges")
     return data
 
 
 def to_graphml(graph: CTG) -> str:
     """The graph as GraphML text."""
+    import networkx as nx
+
     buffer = io.BytesIO()
     nx.write_graphml(graph, buffer, encoding="utf-8")
     return buffer.getvalue().decode()

@@ -18,9 +18,7 @@ def job(state: JobState, reason: str = "", **life: Any) -> JobRecord:
 
 
 def attempt(number: int, cause: dict[str, Any] | None = None) -> AttemptRecord:
-    return AttemptRecord(
-        "gpt-1", number, PLACED, None, "", 0, 1.0, None, None, None, None, cause
-    )
+    return AttemptRecord("gpt-1", number, PLACED, None, "", 0, 1.0, None, None, None, None, cause)
 
 
 def test_a_waiting_job_says_where_it_stands_and_for_what_it_waits() -> None:
