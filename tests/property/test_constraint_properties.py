@@ -17,9 +17,7 @@ from railweave.placement.constraints import (
     Together,
 )
 from railweave.placement.explain import explain_infeasible
-from test_place_exact import clusters, every_placement, less, pcgs
-
-TIERS = ("node", "tier0", "spine")
+from test_place_exact import assert_valid, clusters, every_placement, less, pcgs
 
 
 @st.composite
@@ -124,3 +122,27 @@ def test_what_an_explanation_offers_instead_can_be_placed(
     assert found.unmet
     for _, weaker in found.relaxations:
         place(pcg, cluster, constraints=weaker)
+
+
+@given(clusters(rails=True), pcgs(4), st.data())
+@settings(
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+def test_where_rails_matter_what_is_placed_satisfies_the_constraints(
+    cluster: Cluster, pcg: PCG, data: st.DataObject
+) -> None:
+    if not cluster.nodes:
+        return
+    want = data.draw(wishes(pcg, cluster))
+    try:
+        found = place(pcg, cluster, constraints=want)
+    except Infeasible:
+        return
+    assert_valid(found, pcg, cluster)
+    together = want.together
+    free = together is not None and not together.required
+    assert want.broken(cluster, found.devices, "spine" if free else None) == []
+    assert found.lower_bound_bytes <= found.cross_spine_bytes * (1 + 1e-9)
