@@ -8,6 +8,7 @@ import logging
 from ray.exceptions import RayError
 
 from ..placement.placement import Placement
+from ..placement.svg import bytes_text
 from .controller import ensure_controller
 from .core import Core
 from .job import Job
@@ -211,7 +212,7 @@ def _placed(placement: Placement, moved: int | None) -> str:
     text = f"{len(placement.devices)} ranks placed on {nodes} nodes"
     if moved is not None:
         text += f", {moved} of them moved"
-    text += f", {placement.cross_spine_bytes:.6g} bytes a step over the spine"
+    text += f", {bytes_text(placement.cross_spine_bytes)} a step over the spine"
     if placement.proved_optimal:
         return f"{text} (proved the fewest)"
-    return f"{text} (at least {placement.lower_bound_bytes:.6g} are needed)"
+    return f"{text} (at least {bytes_text(placement.lower_bound_bytes)} are needed)"

@@ -130,7 +130,8 @@ class Topology:
             _log.warning("no cluster file: %s", error)
             return
         self.problem = ""
-        for note in made.notes if self.probing else ():
+        # Nodes that join before the first pair is measured would all say that nothing is measured.
+        for note in made.notes if self.probing and facts.measurements else ():
             self._say(note)
         if made.cluster != self.cluster:
             self.cluster = made.cluster
