@@ -32,18 +32,22 @@ def new_model() -> cp_model.CpModel:
     return cp_model.CpModel()
 
 
+PATIENCE_S = 2.0
+"""Seconds that a busy machine may take longer than twice the limit before the clock decides."""
+
+
 class Budget:
     """Work that is counted, not timed, so that equal calls give equal placements.
 
     One unit of work is about a second of one core. CP-SAT counts its own; loops of ours charge
-    what they are about to do. CP-SAT's clock is only a safety stop for machines too slow to do the
-    counted work in time.
+    what they are about to do. CP-SAT's clock is only a safety stop, for machines so slow or so busy
+    that the counted work takes more than twice its time and `PATIENCE_S`.
     """
 
     def __init__(self, time_limit_s: float) -> None:
         self.time_limit_s = time_limit_s
         self._work_left = time_limit_s
-        self._wall_left_s = time_limit_s
+        self._wall_left_s = 2 * time_limit_s + PATIENCE_S
 
     @property
     def left(self) -> float:

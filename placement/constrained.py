@@ -50,8 +50,7 @@ def place_under(
     try:
         relaxed = solver(pcg, usable, time_limit_s * _RELAXED_SHARE, seed)
     except Infeasible:
-        fabric = Fabric.of(cluster)
-        check_feasible(pcg, fabric, Demand.of(pcg, fabric.kinds))
+        check_feasible(pcg, Fabric.of(cluster))
         return None
     tiers = tiers_of(constraints, cluster)
     under = Under(constraints, pcg, usable, seed, solver)

@@ -8,32 +8,34 @@ import numpy as np
 
 from .cluster import Cluster, Node, NodeState
 from .errors import Infeasible
-from .index import Demand, Fabric
+from .index import Fabric
 from .pcg import PCG
 
 
-def check_feasible(pcg: PCG, fabric: Fabric, demand: Demand) -> None:
+def check_feasible(pcg: PCG, fabric: Fabric) -> None:
     """Raise Infeasible, naming what is short and where, unless every rank can have a device.
 
     Ranks that need one kind come first and the rest take any device that is left, so the job fits
-    exactly when each kind covers its own need and all kinds together cover every rank.
+    exactly when each kind covers its own need and all kinds together cover every rank. Takes no
+    longer for a job that is far too large.
     """
     names = [*fabric.kinds]
     for need in pcg.requires:
         if need.accelerator not in names:
             names.append(need.accelerator)
     free = np.bincount(fabric.slot_kind, minlength=len(names))
-    needed = np.bincount(demand.kind[demand.kind >= 0], minlength=len(names))
+    needed = Counter(pcg.required_accelerators().values())
     shortages = [
-        f"{needed[k]} ranks need {name} devices and {free[k]} are free: {needed[k] - free[k]} short"
+        f"{needed[name]} ranks need {name} devices and {free[k]} are free: "
+        f"{needed[name] - free[k]} short"
         for k, name in enumerate(names)
-        if needed[k] > free[k]
+        if needed[name] > free[k]
     ]
     total = int(free.sum())
-    if demand.ranks > total:
+    if pcg.world_size > total:
         shortages.append(
-            f"{demand.ranks} ranks need as many devices and {total} are free: "
-            f"{demand.ranks - total} short"
+            f"{pcg.world_size} ranks need as many devices and {total} are free: "
+            f"{pcg.world_size - total} short"
         )
     if shortages:
         lines = [*shortages, *_where(fabric.cluster)]

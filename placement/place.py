@@ -38,8 +38,9 @@ def place(
 
     Without constraints never worse than packing the ranks in order; with them, never worse than
     packing in order under them. The same arguments give the same placement, unless the machine is
-    too slow to do the counted work within `time_limit_s`. The order of nodes and groups in the
-    input does not decide between placements that cost the same. Raises Infeasible, with what is
+    so slow or busy that the work counted as `time_limit_s` takes more than twice that and two
+    seconds. The order of nodes and groups in the input does not decide between placements that
+    cost the same. Raises Infeasible, with what is
     short and where, or which constraint cannot be met and what can.
     """
     if constraints is None or constraints.empty:
@@ -56,8 +57,8 @@ def _place(pcg: PCG, cluster: Cluster, time_limit_s: float, seed: int) -> Placem
     budget = Budget(time_limit_s)
     ordered_pcg, ordered_cluster = in_one_order(pcg, cluster)
     fabric = Fabric.of(ordered_cluster)
+    check_feasible(pcg, fabric)
     demand = Demand.of(ordered_pcg, fabric.kinds)
-    check_feasible(pcg, fabric, demand)
     best = pack_in_order(fabric, demand)
     bound = group_bound(fabric, demand)
     levels_proved, method = 0, "packing"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -195,3 +197,34 @@ def test_after_warming_up_nothing_is_left_to_compile() -> None:
     ring = [("send_recv", [i, (7 * i + 3) % 80], 1e6) for i in range(80) if (7 * i + 3) % 80 != i]
     place(pcg(80, *ring), pods([4, 4, 4]), time_limit_s=0.2)
     assert [len(loop.signatures) for loop in loops] == before
+
+
+def test_a_job_far_too_large_is_refused_before_anything_of_its_size_is_built() -> None:
+    needs = [{"ranks": [0, 1, 2], "accelerator": "Z"}]
+    tracemalloc.start()
+    try:
+        with pytest.raises(Infeasible) as caught:
+            place(pcg(99_999_999, requires=needs), cluster([node("n0", 8)]))
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+    message = str(caught.value)
+    assert "99999999 ranks need as many devices and 8 are free: 99999991 short" in message
+    assert "3 ranks need Z devices and 0 are free: 3 short" in message
+
+
+def test_a_busy_machine_gives_the_answer_of_an_idle_one() -> None:
+    # A counted budget that the clock must not cut short while calls wait for each other's cores.
+    job = pcg(
+        7,
+        ("all_reduce", [5, 4, 6, 2, 3], 6.0),
+        ("broadcast", [1, 4, 6, 0, 3, 5], 8.3),
+    )
+    where = cluster(
+        [node(f"n{i}", d) for i, d in enumerate((4, 1, 2, 1, 2))], rails=4, cross_rail="spine"
+    )
+    alone = place(job, where, time_limit_s=0.5)
+    assert alone.proved_optimal
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda _: place(job, where, time_limit_s=0.5), range(4)))
+    assert {tuple(found.devices) for found in together} == {tuple(alone.devices)}
