@@ -10,8 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from job_bench import Bench, all_well
 from railweave.agents import processes
+from railweave.scheduler.client import Client
 from railweave.scheduler.embedded import EmbeddedCluster
+from railweave.scheduler.lifecycle import JobState
+from railweave.scheduler.service import start_daemon, stop_daemon
 from shared_cluster import NODES, restore
 from waiting import wait_until
 
@@ -94,3 +98,27 @@ def cluster(session_cluster: EmbeddedCluster) -> Iterator[EmbeddedCluster]:
     """The shared cluster with all of its nodes; those a test stops or kills come back after it."""
     yield session_cluster
     restore(session_cluster)
+
+
+@pytest.fixture(scope="module")
+def daemon(session_cluster: EmbeddedCluster) -> Iterator[Client]:
+    state_dir = session_cluster.state_dir / "daemon"
+    start_daemon(state_dir, probation_s=0.5, silent_s=20.0)
+    with Client() as client:
+        yield client
+    stop_daemon()
+
+
+@pytest.fixture
+def bench(cluster: EmbeddedCluster, daemon: Client, tmp_path: Path) -> Iterator[Bench]:
+    wait_until(lambda: all_well(daemon), 90, "every node is well")
+    bench = Bench(daemon, tmp_path)
+    yield bench
+    for record in daemon.jobs([state for state in JobState if not state.final]):
+        daemon.job(record.job_id).cancel()
+        daemon.job(record.job_id).wait(60)
+    assert bench.alive() == []
+    import ray
+
+    groups = ray.util.placement_group_table().values()
+    assert [group["name"] for group in groups if group["state"] != "REMOVED"] == []
