@@ -14,6 +14,25 @@ from .index import Floats, Ints
 MOVES_PER_WORK = 10_000_000
 """Moves counted as one unit of work."""
 _COLD = 0.02
+_COPIES_PER_WORK = 500_000_000
+"""Entries of a spread read or copied that count as one unit of work."""
+_CLASSES_PER_MOVE = 64
+"""Classes a move may go through, about, in the time counted for it."""
+
+
+def moves_for(problem: Counts, work: float) -> int:
+    """Moves that take `work` units of work; those of many classes take longer."""
+    return int(work * MOVES_PER_WORK / _move_cost(problem))
+
+
+def work_of(problem: Counts, moves: int) -> float:
+    """Work of a walk of `moves` moves, with reading and copying the spread."""
+    copies = 4 * problem.classes * problem.domains
+    return moves * _move_cost(problem) / MOVES_PER_WORK + copies / _COPIES_PER_WORK
+
+
+def _move_cost(problem: Counts) -> float:
+    return max(1.0, problem.classes / _CLASSES_PER_MOVE)
 
 
 @dataclass(frozen=True)
@@ -141,6 +160,11 @@ def _walk(
     now = _total(spread, cost, link)
     best_cost = now
     best = spread.copy()
+    # What changed since `best` was copied, so that a better one is copied only where it differs.
+    fresh_p = np.empty(4 * classes + 1024, dtype=np.int64)
+    fresh_a = np.empty_like(fresh_p)
+    fresh_b = np.empty_like(fresh_p)
+    fresh = 0
     log_p = np.empty(4 * classes + 8, dtype=np.int64)
     log_a = np.empty_like(log_p)
     log_b = np.empty_like(log_p)
@@ -264,9 +288,21 @@ def _walk(
             legal = chance < np.exp(-change / temperature)
         if legal:
             now += change
+            if fresh + count > len(fresh_p):
+                fresh = len(fresh_p) + 1
+            else:
+                for i in range(count):
+                    fresh_p[fresh], fresh_a[fresh], fresh_b[fresh] = log_p[i], log_a[i], log_b[i]
+                    fresh += 1
             if now < best_cost - 1e-9:
                 best_cost = now
-                best[:] = spread
+                if fresh > len(fresh_p):
+                    best[:] = spread
+                else:
+                    for i in range(fresh):
+                        best[fresh_p[i], fresh_a[i]] = spread[fresh_p[i], fresh_a[i]]
+                        best[fresh_p[i], fresh_b[i]] = spread[fresh_p[i], fresh_b[i]]
+                fresh = 0
         else:
             for i in range(count - 1, -1, -1):
                 spread[log_p[i], log_b[i]] -= log_n[i]

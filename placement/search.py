@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .anneal import MOVES_PER_WORK, walk
+from .anneal import moves_for, walk, work_of
 from .counts import Counts
 from .index import Floats, Ints
 from .pairing import CELLS_PER_WORK, pair_cells, share_all
@@ -31,6 +31,10 @@ class _Scaled:
     problem: Counts
     cost: Floats
     link: Floats
+
+
+def _cells_for(work: float) -> int:
+    return max(0, int(work * CELLS_PER_WORK))
 
 
 def seed_of(chance: np.random.Generator) -> int:
@@ -85,12 +89,12 @@ def _improve(
     while done < work and best_cost > enough:
         fresh_start = now_cost == np.inf or fresh < 4 or stale > _STALE_KICKS
         if fresh_start:
-            moves = min(_FIRST_MOVES, max(2_000, int(work * MOVES_PER_WORK / 10)))
+            moves = min(_FIRST_MOVES, max(2_000, moves_for(problem, work / 10)))
             start = starts[(fresh + seed) % len(starts)]
             where = everywhere
             heat = 1.5 if fresh % 2 == 0 else 0.6
         else:
-            moves = _KICK_MOVES if sharing else 5 * _KICK_MOVES
+            moves = min(_KICK_MOVES if sharing else 5 * _KICK_MOVES, moves_for(problem, work))
             start = now
             where = chance.choice(
                 everywhere, min(problem.domains, int(chance.integers(2, 6))), False
@@ -114,7 +118,7 @@ def _improve(
                 walked.last_cost,
             )
         )
-        cells = 0
+        done += work_of(problem, moves) + _ROUND_WORK
         if sharing:
             gain, cells = share_all(
                 spread,
@@ -124,9 +128,10 @@ def _improve(
                 chance.permutation(where),
                 np.ones(problem.domains, dtype=np.int64),
                 _SWEEPS if fresh_start else 3,
+                _cells_for(work - done),
             )
             cost += gain
-        done += moves / MOVES_PER_WORK + cells / CELLS_PER_WORK + _ROUND_WORK
+            done += cells / CELLS_PER_WORK
         if fresh_start:
             fresh += 1
             if stale > _STALE_KICKS or cost < now_cost:
@@ -148,6 +153,7 @@ def _improve(
                     chance.permutation(everywhere),
                     mark,
                     _SWEEPS,
+                    _cells_for(work - done),
                 )
                 now_cost += gain
                 done += cells / CELLS_PER_WORK

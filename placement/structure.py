@@ -10,6 +10,9 @@ import numpy as np
 from .index import PAIRS, RING, Floats, Ints
 from .units import UnitGraph
 
+_MOST_LEFT_OUT = 0.25
+"""Where every class is one unit: bytes that chains may leave out, to those they take."""
+
 
 @dataclass(frozen=True)
 class Chains:
@@ -52,19 +55,12 @@ def find_chains(graph: UnitGraph) -> Chains | None:
 def _ways_to_class(graph: UnitGraph) -> list[Ints]:
     """Candidates for the class of each unit: joined by nets, or by links of one weight too."""
     parent = list(range(graph.units))
-
-    def root(u: int) -> int:
-        while parent[u] != u:
-            parent[u] = parent[parent[u]]
-            u = parent[u]
-        return u
-
     for net in range(graph.nets):
         members = graph.members(net).tolist()
-        first = root(members[0])
+        first = _root(parent, members[0])
         for u in members[1:]:
-            parent[root(u)] = first
-    roots = [root(u) for u in range(graph.units)]
+            parent[_root(parent, u)] = first
+    roots = [_root(parent, u) for u in range(graph.units)]
     ways = [_dense(roots)]
     if graph.nets == 0:
         weights = np.unique(graph.link_weight)[::-1]
@@ -75,6 +71,13 @@ def _ways_to_class(graph: UnitGraph) -> list[Ints]:
                 labels[chosen[0]] = labels[chosen[1]] = np.arange(chosen.shape[1])
                 ways.append(labels)
     return ways
+
+
+def _root(parent: list[int], item: int) -> int:
+    while parent[item] != item:
+        parent[item] = parent[parent[item]]
+        item = parent[item]
+    return item
 
 
 def _dense(labels: list[int]) -> Ints:
@@ -118,6 +121,9 @@ def _chains(graph: UnitGraph, class_of: Ints) -> Chains | None:
     members, link, left_out = _in_order(graph, class_of, between)
     order = [int(class_of[m[0]]) for m in members]
     linked = float(sum(w * len(m) for w, m in zip(link, members, strict=True)))
+    if most == 1 and left_out > _MOST_LEFT_OUT * linked:
+        # Counts of classes of one say nothing but the chains, and those miss too many of the bytes.
+        return None
     return Chains(members, cost[order], link, constant, linked, left_out, kinds[order])
 
 
@@ -158,21 +164,21 @@ def _in_order(
 ) -> tuple[list[Ints], Floats, float]:
     """Classes in chains along the heaviest joints; the weights of what is left out."""
     classes = int(class_of.max()) + 1
-    units = [np.flatnonzero(class_of == c) for c in range(classes)]
+    by_class = np.argsort(class_of, kind="stable")
+    units = np.split(by_class, np.cumsum(np.bincount(class_of, minlength=classes))[:-1])
     degree = [0] * classes
-    group = list(range(classes))
+    parent = list(range(classes))
     next_to: dict[int, list[int]] = {c: [] for c in range(classes)}
     left_out = 0.0
     for (a, b), (weight, partner) in sorted(between.items(), key=lambda e: (-e[1][0], e[0])):
-        if degree[a] == 2 or degree[b] == 2 or group[a] == group[b]:
+        if degree[a] == 2 or degree[b] == 2 or _root(parent, a) == _root(parent, b):
             left_out += weight * len(partner)
             continue
         degree[a] += 1
         degree[b] += 1
         next_to[a].append(b)
         next_to[b].append(a)
-        old, new = group[a], group[b]
-        group = [new if g == old else g for g in group]
+        parent[_root(parent, a)] = _root(parent, b)
     members: list[Ints] = []
     link: list[float] = []
     seen: set[int] = set()

@@ -64,6 +64,18 @@ def _counts(
     )
 
 
+def _part(problem: Counts, classes: Ints) -> Counts:
+    """The problem of some of its classes; chains end where the next class is not among them."""
+    joined = np.append(np.diff(classes) == 1, False)
+    return replace(
+        problem,
+        height=problem.height[classes],
+        cost=problem.cost[classes],
+        link=np.where(joined, problem.link[classes], 0.0),
+        kind=problem.kind[classes],
+    )
+
+
 def starts_of(problem: Counts) -> list[Ints]:
     """Simple spreads: class after class, and all classes side by side."""
     natural = np.arange(problem.domains)
@@ -96,17 +108,20 @@ def _side_by_side(problem: Counts, order: Ints) -> Ints:
 def _place_rest(problem: Counts, spread: Ints, free: Ints, kind_free: Ints, order: Ints) -> None:
     """Place what is left of every class; those that need a kind come first."""
     kinds = kind_free.shape[1] > 0
+    rest = (problem.height - spread.sum(axis=1)).tolist()
     for p in (
         np.argsort(problem.kind == ANY_KIND, kind="stable").tolist()
         if kinds
         else range(problem.classes)
     ):
-        left = int(problem.height[p] - spread[p].sum())
+        left = rest[p]
         wanted = int(problem.kind[p])
         for j in order.tolist():
             if left == 0:
                 break
             most = int(free[j])
+            if most == 0:
+                continue
             if kinds and wanted != ANY_KIND:
                 most = min(most, int(kind_free[j, wanted]))
                 kind_free[j, wanted] -= min(most, left)
@@ -128,19 +143,22 @@ def descend(
     places: list[list[int]] = [[] for _ in range(len(chains.members))]
     total = int(chains.height.sum())
 
+    def settle(height: Ints, leaf: int) -> None:
+        for p in np.flatnonzero(height).tolist():
+            places[p].extend([leaf] * int(height[p]))
+
     def inwards(level: int, domain: int, height: Ints) -> None:
         children = room.inside[level][domain]
         if level == 0 or int((room.room[level - 1][children] // block).sum()) < height.sum():
-            for p, count in enumerate(height.tolist()):
-                places[p].extend([len(leaves)] * count)
+            settle(height, len(leaves))
             leaves.append(Leaf(level, domain))
             return
-        problem = _counts(chains, height, room, level - 1, children, block)
+        present = np.flatnonzero(height)
+        problem = _part(_counts(chains, height, room, level - 1, children, block), present)
         starts = starts_of(problem)
         starts = [start for start in starts if problem.fits(start)]
         if not starts:
-            for p, count in enumerate(height.tolist()):
-                places[p].extend([len(leaves)] * count)
+            settle(height, len(leaves))
             leaves.append(Leaf(level, domain))
             return
         spread = starts[0]
@@ -149,14 +167,15 @@ def descend(
             spread = search(problem, starts, max(share, _LEAST_WORK), seed)
         for i, child in enumerate(children.tolist()):
             if spread[:, i].any():
-                inwards(level - 1, child, spread[:, i])
+                inside = np.zeros_like(height)
+                inside[present] = spread[:, i]
+                inwards(level - 1, child, inside)
 
     for i, domain in enumerate(room.inside[-1][0].tolist()):
         if outer[:, i].any():
             inwards(fabric.levels - 1, domain, outer[:, i])
     if outer.shape[1] > len(room.inside[-1][0]) and outer[:, -1].any():
-        for p, count in enumerate(outer[:, -1].tolist()):
-            places[p].extend([len(leaves)] * count)
+        settle(outer[:, -1], len(leaves))
         leaves.append(Leaf(fabric.levels - 1, NOWHERE))
     return leaves, [np.array(p, dtype=np.int64) for p in places]
 

@@ -30,7 +30,7 @@ def warm_up() -> None:
     start = np.array([[1, 1, 0], [1, 0, 1]])
     every = np.arange(3)
     walk(problem, cost, link, start, every, 300, 1, 1.0)
-    share_all(start.copy(), cost, link, room, every, np.ones(3, dtype=np.int64), 1)
+    share_all(start.copy(), cost, link, room, every, np.ones(3, dtype=np.int64), 1, 1000)
     spread_bound(problem, problem.bytes_of(start), 0.01)
     shape_bound(problem, 2.0, 3.0, 0.01)
     demand = Demand(

@@ -175,7 +175,7 @@ def test_two_domains_share_what_they_hold_in_the_best_way(case: tuple[Counts, In
     assert pair_cells(problem) >= 0
     shared = spread.copy()
     order, every = np.arange(2), np.ones(2, dtype=np.int64)
-    change, _ = share_all(shared, problem.cost, problem.link, problem.room, order, every, 5)
+    change, _ = share_all(shared, problem.cost, problem.link, problem.room, order, every, 5, 10**9)
     assert problem.fits(shared)
     least = min(problem.bytes_of(other) for other in every_spread(problem))
     assert problem.bytes_of(shared) == pytest.approx(least)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
+import time
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -228,3 +231,37 @@ def test_a_busy_machine_gives_the_answer_of_an_idle_one() -> None:
     with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(lambda _: place(job, where, time_limit_s=0.5), range(4)))
     assert {tuple(found.devices) for found in together} == {tuple(alone.devices)}
+
+
+def _fabric_of(devices: int) -> Cluster:
+    nodes = []
+    for i in range(devices // 8):
+        domains = {"rack": f"r{i // 16}", "pod": f"p{i // 64}"}
+        nodes.append(node(f"n{i}", 8, domains=domains))
+    return cluster(nodes)
+
+
+def _ragged_jobs(ranks: int) -> dict[str, PCG]:
+    chance = random.Random(7)
+    order = list(range(ranks))
+    chance.shuffle(order)
+    chain = [("send_recv", [a, b], 1.0) for a, b in pairwise(order)]
+    links = [("send_recv", chance.sample(order, 2), chance.random()) for _ in range(2 * ranks)]
+    rings = [("all_reduce", chance.sample(order, 5), chance.random()) for _ in range(ranks // 2)]
+    star = [("send_recv", [order[0], other], 1.0) for other in order[1:]]
+    jobs = {"links": links, "chain": chain, "rings": rings, "star": star}
+    return {name: pcg(ranks, *groups) for name, groups in jobs.items()}
+
+
+@pytest.mark.parametrize("shape", ["links", "chain", "rings", "star"])
+def test_a_large_job_of_any_shape_takes_about_its_limit_and_beats_packing(shape: str) -> None:
+    warm_up()
+    job, where = _ragged_jobs(4096)[shape], _fabric_of(4096)
+    started = time.process_time()
+    placement = place(job, where, time_limit_s=0.5)
+    assert time.process_time() - started < 2 * 0.5 + 3
+    devices = [(n.name, d) for n in where.nodes for d in n.usable_devices]
+    packed = evaluate(job, where, devices[: job.world_size])
+    assert placement.cross_spine_bytes <= packed.cross_spine_bytes
+    if shape in ("links", "chain", "rings"):
+        assert placement.cross_spine_bytes < 0.9 * packed.cross_spine_bytes
