@@ -10,62 +10,43 @@ import atexit
 import contextlib
 import json
 import os
-import re
 import secrets
 import shutil
 import socket
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from ..agents import processes
-from ..placement.errors import InvalidInput, Problem
 from ..placement.files import write_text_atomically
-from .keeper import SOCKET_NAME
+from .embedded_node import HEAD, EmbeddedNode, check_nodes
+from .keeper_link import EmbeddedClusterError, KeeperLink, tail
 
-HEAD = "head"
+__all__ = [
+    "EMBEDDED_SILENT_S",
+    "HEAD",
+    "EmbeddedCluster",
+    "EmbeddedClusterError",
+    "EmbeddedNode",
+    "Progress",
+]
+
 TOKEN_NAME = "ray-token"
 EMBEDDED_SILENT_S = 30.0
 """After how long without a sign of life a node should count as lost here, where all nodes and
 ranks share one machine and a slow answer is no sign of a fault."""
-_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _AT_A_TIME = 2
 _NODE_START_S = 120.0
+_LONGEST_TEMPORARY_FOLDER = 20
 _RAY_GAVE_UP = "timed out during startup"
 _RECORD_FORMAT = "railweave.embedded/1"
 
 Progress = Callable[[str], None]
-
-
-class EmbeddedClusterError(RuntimeError):
-    """The embedded cluster could not be started, changed or ended; the message says what to do."""
-
-
-@dataclass(frozen=True)
-class EmbeddedNode:
-    """A node to start: its declared devices, its accelerator kind, its domain at each tier.
-
-    cpus: what Ray is told, whatever the machine has; ranks share the machine's real ones.
-    """
-
-    name: str
-    devices: int
-    accelerator: str = "declared"
-    domains: Mapping[str, str] = field(default_factory=dict)
-    cpus: int = 8
-
-    def labels(self) -> dict[str, str]:
-        """The Ray labels that say the node's name, accelerator and domains."""
-        labels = {"railweave.io/node": self.name}
-        if self.devices:
-            labels["railweave.io/accelerator"] = self.accelerator
-        return labels | {f"domain.railweave.io/{t}": d for t, d in self.domains.items()}
 
 
 class EmbeddedCluster:
@@ -84,19 +65,19 @@ class EmbeddedCluster:
         health_check_timeout_s: float = 10.0,
     ) -> None:
         head = EmbeddedNode(HEAD, head_devices)
-        _check([head, *nodes])
+        check_nodes([head, *nodes])
         self._planned = [head, *nodes]
         self._running: dict[str, EmbeddedNode] = {}
         # Clusters of different people on one machine have addresses of their own, too.
         self._subnet = f"{secrets.randbelow(254) + 1}.{secrets.randbelow(256)}"
         self._octets: dict[str, int] = {}
         self._started = 0
-        # Unix sockets have at most 107 bytes of path, so Ray's directories start from a short one.
-        self._directory = Path(tempfile.gettempdir() if _short(tempfile.gettempdir()) else "/tmp")
+        self._directory: Path | None = None
         self._state_dir = None if state_dir is None else Path(state_dir)
+        self._state_dir_is_temporary = state_dir is None
         self._health_check_timeout_s = health_check_timeout_s
         self._port = 0
-        self._keeper: _Keeper | None = None
+        self._keeper: KeeperLink | None = None
 
     @property
     def address(self) -> str:
@@ -144,15 +125,18 @@ class EmbeddedCluster:
         if self._keeper is not None:
             raise EmbeddedClusterError("the embedded cluster is started already")
         say = progress or (lambda _: None)
-        self._directory = Path(tempfile.mkdtemp(prefix="rw-", dir=self._directory))
-        if self._state_dir is None:
-            self._state_dir = self._directory / "state"
-        self._state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _write_secret(self._state_dir / TOKEN_NAME, secrets.token_hex(32))
-        self._port = _free_port()
-        self._keeper = _Keeper.start(self._directory, self._state_dir / "keeper.log")
-        atexit.register(self.stop)
         try:
+            # Unix sockets have at most 107 bytes of path, so Ray's folders start from a short one.
+            folder = tempfile.gettempdir()
+            folder = folder if len(folder) <= _LONGEST_TEMPORARY_FOLDER else "/tmp"
+            self._directory = Path(tempfile.mkdtemp(prefix="rw-", dir=folder))
+            if self._state_dir is None or self._state_dir_is_temporary:
+                self._state_dir, self._state_dir_is_temporary = self._directory / "state", True
+            self._state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _write_secret(self._state_dir / TOKEN_NAME, secrets.token_hex(32))
+            self._port = _free_port()
+            self._keeper = KeeperLink.start(self._directory, self._state_dir / "keeper.log")
+            atexit.register(self.stop)
             say("starting the head of a Ray cluster on this machine")
             self._start([self._planned[0]], say)
             self._start(self._planned[1:], say)
@@ -163,7 +147,7 @@ class EmbeddedCluster:
 
     def add_node(self, node: EmbeddedNode) -> None:
         """Start one more node, or one that was killed again; waits until Ray counts it in."""
-        _check([node])
+        check_nodes([node])
         if node.name in self._running:
             raise EmbeddedClusterError(
                 f"node {node.name} runs already; kill_node({node.name!r}) first, or use a new name"
@@ -201,15 +185,16 @@ class EmbeddedCluster:
         atexit.unregister(self.stop)
         keeper, self._keeper = self._keeper, None
         self._running.clear()
-        if keeper is not None:
-            survivors = keeper.end()
-            shutil.rmtree(self._directory, ignore_errors=True)
+        directory, self._directory = self._directory, None
+        survivors = [] if keeper is None else keeper.end()
+        if directory is not None:
+            shutil.rmtree(directory, ignore_errors=True)
             (self.state_dir / TOKEN_NAME).unlink(missing_ok=True)
-            if survivors:
-                raise EmbeddedClusterError(
-                    f"processes {survivors} of the embedded cluster would not end; "
-                    "look at them with ps and end them by pid"
-                )
+        if survivors:
+            raise EmbeddedClusterError(
+                f"processes {survivors} of the embedded cluster would not end; "
+                "look at them with ps and end them by pid"
+            )
 
     def detach(self, record: str | os.PathLike[str]) -> None:
         """Leave the cluster running when this process ends; `record` is what `attach` reads.
@@ -227,7 +212,7 @@ class EmbeddedCluster:
             "port": self._port,
             "keeper_pid": keeper.process.pid,
             "keeper_start_ticks": keeper.process.start_ticks,
-            "directory": os.fspath(self._directory),
+            "directory": os.fspath(keeper.directory),
             "state_dir": os.fspath(self.state_dir),
             "started": self._started,
             "subnet": self._subnet,
@@ -250,7 +235,7 @@ class EmbeddedCluster:
             return None
         cluster = cls([], state_dir=data["state_dir"])
         cluster._directory = Path(data["directory"])
-        cluster._keeper = _Keeper(cluster._directory, entry)
+        cluster._keeper = KeeperLink(cluster._directory, entry)
         cluster._port = data["port"]
         cluster._subnet, cluster._octets = data["subnet"], data["octets"]
         cluster._started = data["started"]
@@ -280,13 +265,13 @@ class EmbeddedCluster:
                 give_up = time.monotonic() + _NODE_START_S
             running = self._ask(verb="status")["running"]
             for name, (node, log) in list(starting.items()):
-                if "Ray runtime started" in _tail(log, 8000):
+                if "Ray runtime started" in tail(log, 8000):
                     del starting[name]
                     self._running[name] = node
                     say(f"node {name} is up")
                 elif not running.get(name):
                     # Ray gives a raylet 30 s, which a machine that is busy elsewhere can exceed.
-                    if _RAY_GAVE_UP not in _tail(log, 8000) or name in again:
+                    if _RAY_GAVE_UP not in tail(log, 8000) or name in again:
                         found = "ended while it started"
                         raise EmbeddedClusterError(self._failure(node, log, found))
                     again.add(name)
@@ -300,7 +285,7 @@ class EmbeddedCluster:
 
     def _launch(self, node: EmbeddedNode) -> Path:
         self._octets.setdefault(node.name, 2 + len(self._octets))
-        directory = self._directory / f"n{self._started}"
+        directory = self._live_keeper().directory / f"n{self._started}"
         log = self.state_dir / f"{node.name}-{self._started}.log"
         self._started += 1
         log.unlink(missing_ok=True)
@@ -375,7 +360,7 @@ class EmbeddedCluster:
         return f"127.{self._subnet}.{self._octets[name]}"
 
     def _failure(self, node: EmbeddedNode, log: Path, what: str) -> str:
-        lines = _tail(log, 4000).splitlines()[-12:]
+        lines = tail(log, 4000).splitlines()[-12:]
         said = "\n".join(f"  {line}" for line in lines) or "  nothing"
         return (
             f"Ray node {node.name} {what}. Its log {log} ends:\n{said}\n"
@@ -388,115 +373,13 @@ class EmbeddedCluster:
             running = ", ".join(self._running) or "none"
             raise EmbeddedClusterError(f"no node {name!r} is running; running: {running}")
 
-    def _live_keeper(self) -> _Keeper:
+    def _live_keeper(self) -> KeeperLink:
         if self._keeper is None:
             raise EmbeddedClusterError("the embedded cluster is not running; call start() first")
         return self._keeper
 
     def _ask(self, **request: Any) -> dict[str, Any]:
         return self._live_keeper().ask(request)
-
-
-class _Keeper:
-    """The keeper's process as its owner, or one who attached later, sees it."""
-
-    def __init__(
-        self,
-        directory: Path,
-        process: processes.Process,
-        child: subprocess.Popen[bytes] | None = None,
-    ) -> None:
-        self.directory = directory
-        self.process = process
-        self.child = child
-        self.detached = False
-
-    @classmethod
-    def start(cls, directory: Path, log: Path) -> _Keeper:
-        """Start a keeper for `directory` whose lifeline this process holds."""
-        with log.open("ab") as stream:
-            child = subprocess.Popen(
-                [sys.executable, "-m", "railweave.scheduler.keeper", os.fspath(directory)],
-                stdin=subprocess.PIPE,
-                stdout=stream,
-                stderr=stream,
-                start_new_session=True,
-            )
-        entry = processes.process(child.pid)
-        give_up = time.monotonic() + 30
-        while entry is None or not (directory / SOCKET_NAME).exists():
-            if child.poll() is not None or time.monotonic() > give_up:
-                child.kill()
-                raise EmbeddedClusterError(
-                    f"the process that holds the cluster did not come up: {_tail(log, 2000)}"
-                )
-            time.sleep(0.01)
-        return cls(directory, entry, child)
-
-    def ask(self, request: dict[str, Any], timeout_s: float = 60.0) -> dict[str, Any]:
-        """The keeper's answer. Raises EmbeddedClusterError when it refuses or is gone."""
-        try:
-            with socket.socket(socket.AF_UNIX) as connection:
-                connection.settimeout(timeout_s)
-                connection.connect(os.fspath(self.directory / SOCKET_NAME))
-                with connection.makefile("rw", encoding="utf-8") as stream:
-                    stream.write(json.dumps(request) + "\n")
-                    stream.flush()
-                    reply: dict[str, Any] = json.loads(stream.readline())
-        except (OSError, ValueError) as error:
-            raise EmbeddedClusterError(
-                f"the process that holds the embedded cluster (pid {self.process.pid}) does not "
-                f"answer ({error}); the cluster has ended, start another"
-            ) from error
-        if "error" in reply:
-            raise EmbeddedClusterError(f"{request['verb']}: {reply['error']}")
-        return reply
-
-    def end(self) -> list[int]:
-        """End the keeper and all it holds; the pids that would not end."""
-        survivors: list[int] = []
-        with contextlib.suppress(EmbeddedClusterError):
-            survivors = self.ask({"verb": "end"})["survivors"]
-        if self.child is not None and self.child.stdin is not None:
-            self.child.stdin.close()
-        give_up = time.monotonic() + 30
-        while not self._gone():
-            if time.monotonic() > give_up:
-                return [*survivors, self.process.pid]
-            time.sleep(0.01)
-        return survivors
-
-    def _gone(self) -> bool:
-        if self.child is not None:
-            return self.child.poll() is not None
-        found = processes.process(self.process.pid)
-        return found is None or found.start_ticks != self.process.start_ticks
-
-
-def _check(nodes: Sequence[EmbeddedNode]) -> None:
-    problems: list[Problem] = []
-    seen: set[str] = set()
-    for index, node in enumerate(nodes):
-        place = f"nodes[{index - 1}]" if len(nodes) > 1 else f"node {node.name!r}"
-        if node.name in seen:
-            problems.append(Problem(place, f"the name {node.name!r} twice", "rename one"))
-        seen.add(node.name)
-        for what, text in [("name", node.name), ("accelerator", node.accelerator)] + [
-            (f"domain at tier {tier}", domain) for tier, domain in node.domains.items()
-        ]:
-            if not _LABEL.fullmatch(text):
-                fix = "use up to 63 letters, digits, '-', '_' and '.'"
-                problems.append(Problem(place, f"{what} {text!r}", fix))
-        for tier in node.domains:
-            if not _LABEL.fullmatch(tier):
-                fix = "use up to 63 letters, digits, '-', '_' and '.'"
-                problems.append(Problem(place, f"tier {tier!r}", fix))
-        if node.devices < 0:
-            problems.append(Problem(place, f"{node.devices} devices", "give 0 or more"))
-        if node.cpus < 0:
-            problems.append(Problem(place, f"{node.cpus} CPUs", "give 0 or more"))
-    if problems:
-        raise InvalidInput("embedded cluster", problems)
 
 
 def _free_port() -> int:
@@ -509,20 +392,7 @@ def _free_port() -> int:
     raise EmbeddedClusterError("no free TCP port between 20000 and 32000; end what holds them")
 
 
-def _short(path: str) -> bool:
-    return len(path) <= 20
-
-
 def _write_secret(path: Path, text: str) -> None:
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
         stream.write(text)
-
-
-def _tail(path: Path, size_bytes: int) -> str:
-    try:
-        with path.open("rb") as stream:
-            stream.seek(max(0, path.stat().st_size - size_bytes))
-            return stream.read().decode(errors="replace")
-    except OSError:
-        return ""

@@ -85,8 +85,11 @@ class _Keeper:
         self.ended = False
         self.wakeup = _Wakeup(signal.SIGCHLD, *_TERMINATING)
         self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(os.fspath(directory / SOCKET_NAME))
+        # Who finds the socket by its name finds it listening.
+        fresh = directory / f"{SOCKET_NAME}.new"
+        self.listener.bind(os.fspath(fresh))
         self.listener.listen(8)
+        fresh.rename(directory / SOCKET_NAME)
 
     def serve(self) -> None:
         """Answer until told to end, the owner is gone, or a terminating signal comes."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from railweave.agents import processes
+from railweave.scheduler.embedded import EmbeddedCluster, EmbeddedNode
 from railweave.scheduler.keeper import SOCKET_NAME
 from waiting import wait_until
 
@@ -193,3 +194,18 @@ def test_a_wrong_request_is_answered_and_changes_nothing(
     node = keeper.start_node("a")
     assert "error" in keeper.ask(**request_)
     assert all(map(alive, node))
+
+
+def test_a_cluster_that_was_stopped_can_be_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What a node says when it is up, without the seconds that Ray takes for it.
+    command = ["/bin/sh", "-c", "echo Ray runtime started; exec sleep 600"]
+    monkeypatch.setattr(EmbeddedCluster, "_command", lambda *_: command)
+    cluster = EmbeddedCluster([EmbeddedNode("a", 1)])
+    for _ in range(2):
+        with cluster:
+            assert cluster.node_names == ("a",)
+            token = Path(cluster.environment()["RAY_AUTH_TOKEN_PATH"])
+            assert token.exists()
+        assert cluster.node_names == ()
+        assert not token.exists() and not cluster.state_dir.exists()
+        cluster.stop()
