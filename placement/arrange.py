@@ -11,7 +11,8 @@ from .polish import Local, polished
 from .room import Room
 from .units import UnitGraph
 
-_MOVES_PER_UNIT = 400
+_MOVES_PER_UNIT = 6000
+"""Moves after which longer walks gain little, a unit; the budget may allow fewer."""
 
 
 def divide(
