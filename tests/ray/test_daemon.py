@@ -108,8 +108,15 @@ def test_a_job_runs_where_it_was_placed_in_torchruns_environment(bench: Bench) -
 def test_a_failing_rank_is_started_again_and_in_the_end_its_last_lines_say_why(
     bench: Bench,
 ) -> None:
-    deed = "print('out of luck')\nif rank == 2: sys.exit(7)\nuntil('never')"
+    deed = "until(f'go-{attempt}')\nprint('out of luck')\nif rank == 2: sys.exit(7)\nuntil('never')"
     job = bench.submit(deed, max_restarts=1)
+    for number in (1, 2):
+
+        def runs(number: int = number) -> bool:
+            return job.state is JobState.RUNNING and job.attempts[-1].number == number
+
+        wait_until(runs, 60, f"attempt {number} runs")
+        bench.touch(f"go-{number}")
     assert bench.ends(job) is JobState.FAILED
     assert [attempt.number for attempt in job.attempts] == [1, 2]
     for attempt in job.attempts:
