@@ -20,7 +20,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -164,10 +164,12 @@ class _Keeper:
         os.close(told_write)
         with os.fdopen(told_read) as stream:
             told = stream.read()
-        held, command = processes.process(holder), processes.process(int(told or 0))
-        if held is None or command is None:
+        held = processes.process(holder)
+        if held is None or not told:
             os.close(lifeline_write)
             raise OSError(f"node {name!r} could not be started; its log says why")
+        # From the holder, for whom a command that has ended already is still there.
+        command = Process(*json.loads(told))
         self.nodes[name] = _Node(held, lifeline_write, command)
         return {"pid": command.pid}
 
@@ -233,7 +235,9 @@ def _hold(
         wakeup = _Wakeup(signal.SIGCHLD)
         for number in _TERMINATING:
             signal.signal(number, signal.SIG_IGN)
-        os.write(told, str(_spawn(argv, env, log)).encode())
+        command = processes.process(_spawn(argv, env, log))
+        if command is not None:
+            os.write(told, json.dumps(astuple(command)).encode())
         os.close(told)
         _outlast(lifeline, wakeup)
     except OSError as error:

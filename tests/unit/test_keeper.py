@@ -146,6 +146,14 @@ def test_a_command_that_cannot_run_is_an_error_with_its_reason_in_the_log(keeper
     assert "/no/such could not be run" in log.read_text()
 
 
+def test_a_command_that_ends_at_once_was_started_all_the_same(keeper: Keeper) -> None:
+    for number in range(20):
+        reply = keeper.ask(
+            verb="start", name=f"a{number}", argv=["/bin/true"], env={}, log=os.devnull
+        )
+        assert reply.keys() == {"pid"}
+
+
 def test_status_tells_a_node_that_ended_by_itself(keeper: Keeper) -> None:
     keeper.ask(verb="start", name="a", argv=["/bin/true"], env={}, log=os.devnull)
     keeper.start_node("b")
