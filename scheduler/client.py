@@ -13,7 +13,7 @@ from ..placement.cluster import Cluster
 from ..placement.placement import Placement
 from .codec import decode
 from .connection import Connection
-from .embedded import EmbeddedCluster, EmbeddedNode
+from .embedded import EMBEDDED_SILENT_S, EmbeddedCluster, EmbeddedNode
 from .job import Job, new_job_id
 from .lifecycle import JobState
 from .records import AttemptRecord, EventRecord, JobRecord
@@ -183,7 +183,7 @@ class Client:
         cluster = EmbeddedCluster(nodes, state_dir=state_dir).start(progress)
         try:
             cluster.use()
-            start_daemon(cluster.state_dir)
+            start_daemon(cluster.state_dir, silent_s=EMBEDDED_SILENT_S)
             client = cls(cluster.address)
         except BaseException:
             cluster.stop()

@@ -253,7 +253,8 @@ class Daemon:
                 for job_id, (why, until_s) in core.unplaceable.items()
                 if until_s > now_s
             }
-            found = look(queue, self._nodes.ledger().supply(), unplaceable)
+            settled = self._nodes.settled
+            found = look(queue, self._nodes.ledger().supply(), unplaceable, settled)
             for job_id, why in found.impossible.items():
                 core.advance(job_id, JobEvent.REJECT, why)
             core.waits = found.waits

@@ -51,12 +51,12 @@ class Launcher:
         spec = core.store.spec(job_id)
         before = self._placement_before(record)
         job, found = await asyncio.to_thread(lambda: _solve(spec, ledger, before))
-        if found.never:
+        if found.never and self._nodes.settled:
             core.advance(job_id, JobEvent.REJECT, found.never)
             return
         if found.placement is None:
-            until_s = core.now_s() + _UNPLACEABLE_S
-            core.unplaceable[job_id] = (found.not_now, until_s)
+            wait_s = core.settings.settle_s if found.never else _UNPLACEABLE_S
+            core.unplaceable[job_id] = (found.not_now or found.never, core.now_s() + wait_s)
             return
         number = record.life.attempt + 1
         moved = moved_ranks(before.devices, found.placement.devices) if before else None

@@ -57,6 +57,7 @@ class Nodes:
         self._agents: dict[str, NodeAgent] = {}
         self._pings: dict[str, asyncio.Task[None]] = {}
         self._joining: dict[str, str] = {}
+        self._last_join_s = time.monotonic()
         self._held: dict[str, tuple[tuple[str, int], ...]] = {}
         self._ending: set[tuple[str, str, int]] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -69,6 +70,12 @@ class Nodes:
         told = self.topology.inventory(node)
         declared = told is None or told.device_source is DeviceSource.DECLARED
         return NodeFacts(agent.node_id, agent.address, DEVICE_RESOURCE if declared else "GPU")
+
+    @property
+    def settled(self) -> bool:
+        """Whether all nodes that will join soon are known: none is joining, or did just now."""
+        quiet_s = time.monotonic() - self._last_join_s
+        return not self._joining and quiet_s >= self._core.settings.settle_s
 
     def ledger(self) -> Ledger:
         """The devices now. Raises ValueError before the cluster is known."""
@@ -214,6 +221,7 @@ class Nodes:
 
     def _joined(self, node: str, agent: NodeAgent) -> None:
         self._agents[node] = agent
+        self._last_join_s = time.monotonic()
         self._book.observe(node, time.monotonic())
         self._pings[node] = self._background(self._ping(node, agent))
         found = self._core.store.quarantined().get(node)

@@ -33,11 +33,17 @@ def in_order(waiting: Iterable[JobRecord]) -> list[JobRecord]:
     return sorted(waiting, key=lambda job: (-job.priority, job.number))
 
 
-def look(queue: Sequence[JobRecord], supply: Supply, unplaceable: Mapping[str, str]) -> Pass:
+def look(
+    queue: Sequence[JobRecord],
+    supply: Supply,
+    unplaceable: Mapping[str, str],
+    settled: bool = True,
+) -> Pass:
     """What can start now.
 
     queue: waiting jobs in order. unplaceable: jobs that fit by number but for which the solver
-    found no placement on what is free now, with its reason.
+    found no placement on what is free now, with its reason. settled: whether all nodes of the
+    cluster are known; while they are not, a job that is too large for those that are waits.
     """
     found = Pass()
     start: str | None = None
@@ -45,8 +51,11 @@ def look(queue: Sequence[JobRecord], supply: Supply, unplaceable: Mapping[str, s
     first_blocked = ""
     for job in queue:
         short = _short(job, supply.total)
-        if short:
+        if short and settled:
             found.impossible[job.job_id] = f"{short} in the whole cluster"
+            continue
+        if short:
+            found.waits[job.job_id] = f"{short} so far; nodes are still joining the cluster"
             continue
         kinds = _wanted(job)
         if blocked and ("" in blocked or "" in kinds or blocked & kinds):

@@ -20,6 +20,8 @@ class Settings(Explained):
         counts as lost.
     probation_s: how long a lost node must be well again before it is used. set_aside_s: how long a
         node that failed in another way is not used.
+    settle_s: how long no node must have joined before a job that needs more than there is counts
+        as impossible; until then it waits.
     reserve_s: how long Ray may take to reserve an attempt's capacity.
     """
 
@@ -30,6 +32,7 @@ class Settings(Explained):
     silent_s: float = Field(default=10.0, gt=0)
     probation_s: float = Field(default=30.0, ge=0)
     set_aside_s: float = Field(default=600.0, ge=0)
+    settle_s: float = Field(default=10.0, ge=0)
     reserve_s: float = Field(default=15.0, gt=0)
 
     @property

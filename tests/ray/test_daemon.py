@@ -345,9 +345,11 @@ def test_a_queued_job_says_for_what_it_waits_and_starts_when_that_is_free(bench:
     assert urgent.attempts[0].started_s < second.attempts[0].started_s
 
 
-def test_a_job_that_no_cluster_of_this_size_can_hold_fails_at_once(bench: Bench) -> None:
+def test_a_job_that_no_cluster_of_this_size_can_hold_fails_once_all_nodes_are_known(
+    bench: Bench,
+) -> None:
     job = bench.submit("pass", devices=11)
-    assert bench.ends(job, 20) is JobState.FAILED
+    assert bench.ends(job, 60) is JobState.FAILED
     assert "needs 11 devices, 10 are there in the whole cluster" in job.explain()
     graph = {
         "format": "railweave.pcg/1",
@@ -356,7 +358,7 @@ def test_a_job_that_no_cluster_of_this_size_can_hold_fails_at_once(bench: Bench)
         "requires": [{"ranks": [0], "accelerator": "H800"}],
     }
     job = bench.submit("pass", devices=None, pcg=graph)
-    assert bench.ends(job, 20) is JobState.FAILED
+    assert bench.ends(job, 60) is JobState.FAILED
     assert "needs 1 H800 device, 0 are there" in job.explain()
 
 

@@ -76,6 +76,14 @@ def test_what_the_whole_cluster_cannot_hold_is_impossible_and_blocks_nobody() ->
     assert found.start == "ok"
 
 
+def test_while_nodes_are_joining_a_job_too_large_for_those_there_waits() -> None:
+    supply = Supply({"cpu": 8}, {"cpu": 8})
+    found = look([job("huge", 9), job("ok", 8)], supply, {}, settled=False)
+    assert found.impossible == {}
+    assert found.waits["huge"].startswith("needs 9 devices, 8 are there so far")
+    assert found.start == "ok"
+
+
 def test_a_job_that_the_solver_cannot_place_now_waits_with_the_solvers_reason() -> None:
     supply = Supply({"cpu": 8}, {"cpu": 8})
     found = look([job("a", 4), job("b", 4)], supply, {"a": "no pod has 4 free devices"})
