@@ -8,7 +8,7 @@ import numpy as np
 def warm_up() -> None:
     """Compile, or load from the cache, every loop that `place` and `repair` may run.
 
-    Takes some seconds where nothing is cached. A daemon calls it at its start.
+    Takes some seconds where nothing is cached; without it, the first large job does.
     """
     # Imported here because compiled loops take half a second that reading a file does not need.
     from .anneal import walk
