@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from .arrange import best_division, divide, grown_order
+from .arrange import divide
 from .bound import SAFETY, bound_work, spread_bound
 from .budget import Budget
 from .counts import Counts
 from .exact_units import MOST_UNITS, outermost_exactly
 from .gather import Gathered, gather
 from .index import Demand, Fabric, Ints
+from .irregular import place_irregular
 from .polish import MOVES_PER_WORK, Local, polished
 from .room import Room
 from .search import THREADS, search
@@ -38,7 +39,7 @@ def found_by_search(
         bound = _place_chains(fabric, gathered, gathered.chains, room, budget, seed, node)
         method = "counts"
     else:
-        _place_any(fabric, gathered, room, budget, seed, node)
+        place_irregular(fabric, gathered.atoms, room, budget, seed, node)
         method = "annealing"
     bound = max(bound, _proved_by_units(fabric, gathered, room, budget, bound, seed, node))
     return _slots(fabric, gathered, node), bound, method
@@ -211,32 +212,6 @@ def _polish_outermost(
         if len(units):
             share = moves * len(units) // len(order)
             divide(graph, room, level, domain, units, gathered.block, share, seed, node)
-
-
-def _place_any(
-    fabric: Fabric, gathered: Gathered, room: Room, budget: Budget, seed: int, node: Ints
-) -> None:
-    graph = gathered.atoms
-    moves = int(budget.left * 0.5 * MOVES_PER_WORK)
-    outermost = room.inside[-1][0]
-    level = fabric.levels
-    everything = np.arange(graph.units)
-    kinds = room.kind_room[-1][outermost]
-    if not (graph.kind >= 0).any():
-        kinds = np.zeros((len(outermost), 0), dtype=np.int64)
-    best: tuple[float, Ints, Ints] | None = None
-    for order in (everything, grown_order(graph)):
-        where = best_division(graph, room, level, outermost, order, 1, moves // 2, seed)
-        cost = Local.of(graph, order, room.room[-1][outermost], kinds).bytes_of(where)
-        if best is None or cost < best[0]:
-            best = (cost, order, where)
-    assert best is not None
-    _, order, where = best
-    for i, domain in enumerate(outermost.tolist()):
-        units = order[where == i]
-        if len(units):
-            share = moves * len(units) // len(order)
-            divide(graph, room, level - 1, domain, units, 1, share, seed, node)
 
 
 def _slots(fabric: Fabric, gathered: Gathered, node: Ints) -> Ints:
