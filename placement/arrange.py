@@ -7,7 +7,8 @@ import heapq
 import numpy as np
 
 from .index import ANY_KIND, Ints
-from .polish import Local, polished
+from .local import Local
+from .polish import polished
 from .room import Room
 from .units import UnitGraph
 

@@ -7,7 +7,8 @@ import numpy as np
 from .arrange import best_division, divide, grown_order
 from .budget import Budget
 from .index import Fabric, Ints
-from .polish import MOVES_PER_WORK, Local
+from .local import Local
+from .polish import MOVES_PER_WORK
 from .room import Room
 from .units import UnitGraph
 

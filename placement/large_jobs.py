@@ -15,7 +15,8 @@ from .exact_units import MOST_UNITS, outermost_exactly
 from .gather import Gathered, gather
 from .index import Demand, Fabric, Ints
 from .irregular import place_irregular
-from .polish import MOVES_PER_WORK, Local, polished
+from .local import Local
+from .polish import MOVES_PER_WORK, polished
 from .room import Room
 from .search import THREADS, search
 from .shape_bound import shape_bound

@@ -2,112 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from .chance import BELOW, drawn, seeded
 from .compiled import compiled
-from .index import RING, TREE, Floats, Ints
-from .units import UnitGraph
+from .index import Floats, Ints
+from .local import Local
 
 MOVES_PER_WORK = 3_000_000
 """Moves counted as one unit of work."""
-
-
-@dataclass(frozen=True)
-class Local:
-    """Some units of a graph, to be divided among sibling domains.
-
-    units: their numbers in the graph. room, kind_room: as in Counts.
-    The rest is the traffic among them: for each unit its nets and links, and whether a net also
-    has members elsewhere, so that its ring is open here.
-    """
-
-    units: Ints
-    kind: Ints
-    room: Ints
-    kind_room: Ints
-    net_form: Ints
-    net_weight: Floats
-    net_open: Ints
-    net_start: Ints
-    net_member: Ints
-    unit_net_start: Ints
-    unit_net: Ints
-    unit_net_ranks: Ints
-    unit_link_start: Ints
-    unit_link: Ints
-    unit_link_weight: Floats
-
-    @classmethod
-    def of(cls, graph: UnitGraph, units: Ints, room: Ints, kind_room: Ints) -> Local:
-        """The part of a graph that a parent domain holds."""
-        local = np.full(graph.units, -1, dtype=np.int64)
-        local[units] = np.arange(len(units))
-        here = local[graph.member] >= 0
-        count = np.bincount(graph.net_of[here], minlength=graph.nets)
-        kept = np.flatnonzero(count >= 2)
-        renumber = np.full(graph.nets, -1, dtype=np.int64)
-        renumber[kept] = np.arange(len(kept))
-        chosen = here & (renumber[graph.net_of] >= 0)
-        net, member = renumber[graph.net_of[chosen]], local[graph.member[chosen]]
-        by_unit = np.argsort(member, kind="stable")
-        one, other = local[graph.link]
-        both = (one >= 0) & (other >= 0)
-        ends = np.concatenate([one[both], other[both]])
-        far = np.concatenate([other[both], one[both]])
-        weight = np.tile(graph.link_weight[both], 2)
-        by_end = np.argsort(ends, kind="stable")
-        return cls(
-            units=units,
-            kind=graph.kind[units],
-            room=room,
-            kind_room=kind_room,
-            net_form=graph.form[kept],
-            net_weight=graph.weight[kept],
-            net_open=(count[kept] < np.diff(graph.start)[kept]).astype(np.int64),
-            net_start=_starts(net, len(kept)),
-            net_member=member,
-            unit_net_start=_starts(member, len(units)),
-            unit_net=net[by_unit],
-            unit_net_ranks=graph.ranks[chosen][by_unit],
-            unit_link_start=_starts(ends, len(units)),
-            unit_link=far[by_end],
-            unit_link_weight=weight[by_end],
-        )
-
-    def bytes_of(self, where: Ints) -> float:
-        """Bytes that cross between the domains, up to a constant."""
-        total = float(
-            self.unit_link_weight[
-                np.repeat(where, np.diff(self.unit_link_start)) != where[self.unit_link]
-            ].sum()
-            / 2
-        )
-        nets = len(self.net_form)
-        if nets:
-            domains = len(self.room)
-            owner = np.repeat(np.arange(len(where)), np.diff(self.unit_net_start))
-            held = np.bincount(
-                self.unit_net * domains + where[owner],
-                weights=self.unit_net_ranks,
-                minlength=nets * domains,
-            ).reshape(nets, domains)
-            parts = (held > 0).sum(axis=1)
-            edges = -(held**2).sum(axis=1)
-            ring = self.net_form == RING
-            closed = (parts < 2) & (self.net_open == 0)
-            edges[ring] = np.where(closed, 0, parts)[ring]
-            edges[self.net_form == TREE] = parts[self.net_form == TREE]
-            total += float((edges * self.net_weight).sum())
-        return total
-
-
-def _starts(owner: Ints, count: int) -> Ints:
-    return np.concatenate(
-        [np.zeros(1, dtype=np.int64), np.cumsum(np.bincount(owner, minlength=count))]
-    ).astype(np.int64)
 
 
 def polished(local: Local, where: Ints, moves: int, seed: int, heat: float = 1.0) -> Ints:
@@ -115,7 +18,7 @@ def polished(local: Local, where: Ints, moves: int, seed: int, heat: float = 1.0
 
     `heat` scales the first temperature, which is the mean rise of a random step.
     """
-    if len(local.room) < 2 or len(local.units) < 2 or moves <= 0:
+    if len(local.room) < 2 or len(local.size) < 2 or moves <= 0:
         return where
     reach = float(local.unit_link_weight.mean()) if len(local.unit_link_weight) else 0.0
     if len(local.net_weight):

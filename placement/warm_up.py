@@ -16,8 +16,9 @@ def warm_up() -> None:
     from .counts import Counts
     from .index import PAIRS, RING, Demand
     from .insertion import warm_up_insertion
+    from .local import Local
     from .pairing import share_all
-    from .polish import Local, polished
+    from .polish import polished
     from .shape_bound import shape_bound
     from .units import unit_graph
 

@@ -1,0 +1,212 @@
+"""Units to be divided among sibling domains, and the traffic among them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .index import PAIRS, RING, TREE, Floats, Ints
+from .units import UnitGraph
+
+
+@dataclass(frozen=True)
+class Local:
+    """Some units of a graph, or sets of them, to be divided among sibling domains.
+
+    size: what each unit takes of a domain's room. kind, room, kind_room: as in Counts.
+    The rest is the traffic among them, as nets of three or more units and links of two: for each
+    unit its nets and links, and whether a net also has members elsewhere, so that its ring is open
+    here. `net_ranks`, `unit_net_ranks`: ranks of a net that a member holds.
+    """
+
+    size: Ints
+    kind: Ints
+    room: Ints
+    kind_room: Ints
+    net_form: Ints
+    net_weight: Floats
+    net_open: Ints
+    net_start: Ints
+    net_member: Ints
+    net_ranks: Ints
+    unit_net_start: Ints
+    unit_net: Ints
+    unit_net_ranks: Ints
+    unit_link_start: Ints
+    unit_link: Ints
+    unit_link_weight: Floats
+
+    @classmethod
+    def of(cls, graph: UnitGraph, units: Ints, room: Ints, kind_room: Ints) -> Local:
+        """The part of a graph that a parent domain holds; unit i of it is `units[i]`."""
+        local = np.full(graph.units, -1, dtype=np.int64)
+        local[units] = np.arange(len(units))
+        inside = local[graph.member]
+        here = inside >= 0
+        count = np.bincount(graph.net_of[here], minlength=graph.nets)
+        link = local[graph.link]
+        both = (link >= 0).all(axis=0)
+        return _with_links(
+            np.ones(len(units), dtype=np.int64),
+            graph.kind[units],
+            room,
+            kind_room,
+            graph.form,
+            graph.weight,
+            (count < np.diff(graph.start)).astype(np.int64),
+            graph.net_of[here],
+            inside[here],
+            graph.ranks[here],
+            link[:, both],
+            graph.link_weight[both],
+        )
+
+    def regrouped(self, to: Ints, room: Ints, kind_room: Ints) -> Local:
+        """The same for larger units: `to[u]` is the one that unit u is part of, -1 for none.
+
+        Units of one set must need the same kind.
+        """
+        count = int(to.max()) + 1
+        inside = to[self.net_member]
+        here = inside >= 0
+        net_of = np.repeat(np.arange(len(self.net_form)), np.diff(self.net_start))
+        lost = np.zeros(len(self.net_form), dtype=np.int64)
+        lost[net_of[~here]] = 1
+        kept = to >= 0
+        size = np.bincount(to[kept], weights=self.size[kept], minlength=count).astype(np.int64)
+        kind = np.zeros(count, dtype=np.int64)
+        kind[to[kept]] = self.kind[kept]
+        owner = np.repeat(np.arange(len(to)), np.diff(self.unit_link_start))
+        once = owner < self.unit_link
+        link = to[np.stack([owner[once], self.unit_link[once]])]
+        apart = (link >= 0).all(axis=0) & (link[0] != link[1])
+        return _with_links(
+            size,
+            kind,
+            room,
+            kind_room,
+            self.net_form,
+            self.net_weight,
+            np.maximum(self.net_open, lost),
+            net_of[here],
+            inside[here],
+            self.net_ranks[here],
+            link[:, apart],
+            self.unit_link_weight[once][apart],
+        )
+
+    @property
+    def entries(self) -> int:
+        """Members of nets and ends of links: what a pass over everything touches."""
+        return len(self.size) + len(self.net_member) + len(self.unit_link)
+
+    def fits(self, where: Ints) -> bool:
+        """Whether a division leaves every domain within its room."""
+        domains = len(self.room)
+        if (np.bincount(where, weights=self.size, minlength=domains) > self.room).any():
+            return False
+        return all(
+            (
+                np.bincount(where[self.kind == k], self.size[self.kind == k], minlength=domains)
+                <= self.kind_room[:, k]
+            ).all()
+            for k in range(self.kind_room.shape[1])
+        )
+
+    def bytes_of(self, where: Ints) -> float:
+        """Bytes that cross between the domains, up to a constant."""
+        total = float(
+            self.unit_link_weight[
+                np.repeat(where, np.diff(self.unit_link_start)) != where[self.unit_link]
+            ].sum()
+            / 2
+        )
+        nets = len(self.net_form)
+        if nets:
+            domains = len(self.room)
+            owner = np.repeat(np.arange(len(where)), np.diff(self.unit_net_start))
+            held = np.bincount(
+                self.unit_net * domains + where[owner],
+                weights=self.unit_net_ranks,
+                minlength=nets * domains,
+            ).reshape(nets, domains)
+            parts = (held > 0).sum(axis=1)
+            edges = -(held**2).sum(axis=1)
+            ring = self.net_form == RING
+            closed = (parts < 2) & (self.net_open == 0)
+            edges[ring] = np.where(closed, 0, parts)[ring]
+            edges[self.net_form == TREE] = parts[self.net_form == TREE]
+            total += float((edges * self.net_weight).sum())
+        return total
+
+
+def _with_links(
+    size: Ints,
+    kind: Ints,
+    room: Ints,
+    kind_room: Ints,
+    form: Ints,
+    weight: Floats,
+    is_open: Ints,
+    net_of: Ints,
+    member: Ints,
+    ranks: Ints,
+    link: Ints,
+    link_weight: Floats,
+) -> Local:
+    """Merge members of a net that are one unit, and links of the same two; nets of two are links.
+
+    Nets of one unit cost the same wherever it is, and are left out.
+    """
+    units = len(size)
+    keys, which = np.unique(net_of * units + member, return_inverse=True)
+    held = np.bincount(which, weights=ranks, minlength=len(keys)).astype(np.int64)
+    owner, unit = keys // units, keys % units
+    count = np.bincount(owner, minlength=len(form))
+    first = np.cumsum(count) - count
+    two = np.flatnonzero(count == 2)
+    ends = first[two]
+    cost = weight[two] * np.select(
+        [form[two] == PAIRS, (form[two] == RING) & (is_open[two] == 0)],
+        [2.0 * held[ends] * held[np.minimum(ends + 1, len(held) - 1)], 2.0],
+        1.0,
+    )
+    pairs = np.concatenate([link, np.stack([unit[ends], unit[ends + 1]])], axis=1)
+    codes, which = np.unique(np.minimum(*pairs) * units + np.maximum(*pairs), return_inverse=True)
+    summed = np.bincount(
+        which, weights=np.concatenate([link_weight, cost]), minlength=len(codes)
+    ).astype(np.float64)
+    low, high = codes // units, codes % units
+    source, target = np.concatenate([low, high]), np.concatenate([high, low])
+    by_end = np.argsort(source, kind="stable")
+    kept = np.flatnonzero(count > 2)
+    renumber = np.full(len(form), -1, dtype=np.int64)
+    renumber[kept] = np.arange(len(kept))
+    chosen = renumber[owner] >= 0
+    net, member, ranks = renumber[owner[chosen]], unit[chosen], held[chosen]
+    by_unit = np.argsort(member, kind="stable")
+    return Local(
+        size=size,
+        kind=kind,
+        room=room,
+        kind_room=kind_room,
+        net_form=form[kept],
+        net_weight=weight[kept],
+        net_open=is_open[kept],
+        net_start=_starts(net, len(kept)),
+        net_member=member,
+        net_ranks=ranks,
+        unit_net_start=_starts(member, units),
+        unit_net=net[by_unit],
+        unit_net_ranks=ranks[by_unit],
+        unit_link_start=_starts(source, units),
+        unit_link=target[by_end],
+        unit_link_weight=np.tile(summed, 2)[by_end],
+    )
+
+
+def _starts(owner: Ints, count: int) -> Ints:
+    return np.concatenate(
+        [np.zeros(1, dtype=np.int64), np.cumsum(np.bincount(owner, minlength=count))]
+    ).astype(np.int64)
