@@ -15,6 +15,7 @@ from .accelerators import CATALOG, Accelerator
 from .errors import InvalidInput, Problem
 from .explained import Explained
 from .files import Notes, dump, parse_text, read_data, validated, without_notes
+from .links import NodeLinks
 from .quantities import DeviceCount, Index, Name, NonNegative, Positive, RailCount
 
 FORMAT: Final = "railweave.cluster/1"
@@ -60,7 +61,10 @@ class Tier(BaseModel):
 
 
 class Node(BaseModel):
-    """One host: its accelerator kind, device count, and its domain at every tier but the last."""
+    """One host: its accelerator kind, device count, and its domain at every tier but the last.
+
+    links: which of the cluster's `links` joins its devices; None where that is not known.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -70,6 +74,7 @@ class Node(BaseModel):
     domains: dict[Name, Name] = {}
     state: NodeState = NodeState.FREE
     free_devices: tuple[Index, ...] | None = None
+    links: Name | None = None
 
     @property
     def usable_devices(self) -> tuple[int, ...]:
@@ -90,6 +95,7 @@ class Cluster(Explained):
     tiers: Annotated[tuple[Annotated[Tier, Notes], ...], Field(min_length=1)]
     rails: RailCount = 1
     cross_rail: CrossRail = CrossRail.NVLINK
+    links: dict[Name, Annotated[NodeLinks, Notes]] = Field(default_factory=dict)
     nodes: tuple[Annotated[Node, Notes], ...]
 
     @model_validator(mode="before")
@@ -125,6 +131,8 @@ class Cluster(Explained):
         for tier in data["tiers"]:
             if not tier["scale_up"]:
                 del tier["scale_up"]
+        if not data["links"]:
+            del data["links"]
         return data
 
     @property
@@ -169,6 +177,7 @@ class Cluster(Explained):
             tiers=self.tiers,
             rails=self.rails,
             cross_rail=self.cross_rail,
+            links=self.links,
             nodes=nodes,
         )
 
@@ -237,7 +246,26 @@ def _node_problems(cluster: Cluster) -> list[Problem]:
                 fix = f"name its {tier}; where it is unknown, give it one of its own"
                 problems.append(Problem(f"{place}.domains", f"no domain at tier {tier!r}", fix))
         problems += _device_problems(node, place)
+        problems += _link_problems(node, place, cluster.links)
     return problems
+
+
+def _link_problems(node: Node, place: str, links: dict[str, NodeLinks]) -> list[Problem]:
+    if node.links is None:
+        return []
+    found = links.get(node.links)
+    if found is None:
+        close = difflib.get_close_matches(node.links, list(links), n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        fix = f"{hint}describe it under links; there are: {', '.join(links) or '(none)'}"
+        return [Problem(f"{place}.links", f"no links {node.links!r}", fix)]
+    if found.devices != node.devices:
+        say = (
+            f"links {node.links!r} join {found.devices} devices and {node.name} has {node.devices}"
+        )
+        fix = "give it a matrix of its own size; devices that are not there have no row"
+        return [Problem(f"{place}.links", say, fix)]
+    return []
 
 
 def _device_problems(node: Node, place: str) -> list[Problem]:
