@@ -20,7 +20,7 @@ from .errors import Infeasible, InvalidInput, Problem
 from .evaluate import Evaluation, Evaluator, GroupTraffic, evaluate
 from .explain import Obstacle, Source, explain_infeasible, explain_traffic
 from .fabrics import clos_8_rail, dual_plane, fat_tree, nvl_domains
-from .model import Model
+from .models import Model
 from .occupancy import occupied
 from .parts import rank_parts
 from .pcg import PCG, Algorithm, Group, Op, Requirement

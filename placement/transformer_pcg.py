@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .errors import InvalidInput, Problem
+from .models.work import share
 from .pcg import PCG, Algorithm, Group, Op
 from .workload import Workload
 
@@ -58,20 +59,23 @@ def stage_parameters(workload: Workload, stage: int) -> int:
     head, which is a copy of the embedding when that is tied and on another stage.
     """
     model, split = workload.model, workload.parallelism
-    count = workload.layers_per_stage * model.layer_parameters(split.tp)
-    last = stage == split.pp - 1
+    pieces = split.pp * split.virtual_pp
+    in_piece = model.layers // pieces
+    count = sum(
+        layers * block.parameters(split.tp, split.ep)
+        for piece in range(stage, pieces, split.pp)
+        for layers, block in model.stack.between(piece * in_piece, (piece + 1) * in_piece)
+    )
     if stage == 0:
-        count += vocabulary_shard(workload) + model.position_parameters
-    if last:
-        count += model.norm_parameters
-    if last and (stage > 0 or not model.tied_embeddings):
-        count += vocabulary_shard(workload)
+        count += model.input_parameters(split.tp)
+    if stage == split.pp - 1:
+        count += model.output_parameters(split.tp, own_copy=stage > 0)
     return count
 
 
 def vocabulary_shard(workload: Workload) -> int:
     """Parameters of one rank's share of the embedding: the vocabulary is padded to divide."""
-    return -(-workload.model.vocab // workload.parallelism.tp) * workload.model.hidden
+    return share(workload.model.vocab, workload.parallelism.tp) * workload.model.hidden
 
 
 class _Grid:

@@ -8,7 +8,8 @@ from pydantic import Field, model_validator
 
 from .errors import InvalidInput, Problem
 from .explained import Explained
-from .model import Count, Model
+from .models import Model
+from .models.sizes import Count
 
 Recompute = Literal["none", "selective", "full"]
 Precision = Literal["bf16", "fp16", "fp8"]
@@ -113,10 +114,11 @@ def broken_rules(workload: Workload) -> list[Problem]:
 
 def _model_rules(model: Model, split: Parallelism) -> list[Problem]:
     problems = []
-    for count, things in ((model.heads, "heads"), (model.ffn, "ffn")):
+    divided = {pair: None for _, block in model.kinds for pair in block.tensor_splits}
+    for things, count in divided:
         if count % split.tp:
             problems.append(_does_not_divide("tp", split.tp, count, f"{things} {count}"))
-    if model.kv_heads % split.tp and split.tp % model.kv_heads:
+    if model.kv_heads and model.kv_heads % split.tp and split.tp % model.kv_heads:
         found = f"tp {split.tp} and kv_heads {model.kv_heads}: neither divides the other"
         fix = "make one a multiple of the other, so that each rank has whole heads"
         problems.append(Problem("parallelism.tp", found, fix))
@@ -144,7 +146,7 @@ def _sequence_rules(workload: Workload) -> list[Problem]:
     model, split, sequence = workload.model, workload.parallelism, workload.sequence
     if split.sequence_parallel and sequence % split.tp:
         problems.append(_does_not_divide("tp", split.tp, sequence, f"sequence {sequence}"))
-    if model.positions == "learned" and sequence > model.sequence:
+    if model.positions == "learned" and model.sequence and sequence > model.sequence:
         found = f"sequence {sequence} over the model's {model.sequence} learned positions"
         problems.append(Problem("sequence", found, f"give {model.sequence} at most"))
     return problems

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import lcm
 
-from ..placement.model import Model
+from ..placement.models import Model
 from ..placement.workload import Parallelism, Workload
 
 # Hidden size and layers of a GPT of 7, 70 and 175 billion parameters, by how many ranks hold one.
@@ -23,19 +23,20 @@ def typical_workload(tp: int, pp: int, dp: int) -> Workload:
     then data, then pipeline.
     """
     hidden, layers = next((h, n) for most, h, n in _SHAPES if most is None or tp * pp <= most)
+    sequence = lcm(_SEQUENCE, tp)
     model = Model.transformer(
         name="typical",
         hidden=lcm(hidden, tp),
         layers=lcm(layers, pp),
         heads=lcm(hidden // _HEAD_DIM, tp),
         vocab=50304,
-        sequence=lcm(_SEQUENCE, tp),
+        sequence=sequence,
         head_dim=_HEAD_DIM,
     )
     return Workload(
         model=model,
         parallelism=Parallelism(tp=tp, pp=pp, dp=dp),
         global_batch=dp * max(_FEWEST_MICRO_BATCHES, _MICRO_BATCHES_A_STAGE * pp),
-        sequence=model.sequence,
+        sequence=sequence,
         rank_order="tp-dp-pp",
     )

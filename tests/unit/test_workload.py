@@ -359,11 +359,12 @@ def test_context_and_expert_parallelism_are_refused_by_name() -> None:
 
 def test_a_fault_of_a_nested_value_is_told_with_its_place() -> None:
     data = small().model_dump()
-    data["model"]["kv_heads"] = 5
+    data["model"]["stack"]["blocks"][0]["mixer"]["kv_heads"] = 5
     data["parallelism"]["tp"] = 0
     with pytest.raises(InvalidInput) as caught:
         Workload(**data)
-    assert "model.kv_heads: 5 kv_heads do not divide 2 heads" in str(caught.value)
+    place = "model.stack.blocks[0].mixer.attention.kv_heads"
+    assert f"{place}: 5 kv_heads do not divide 2 heads" in str(caught.value)
     assert "parallelism.tp: found 0" in str(caught.value)
 
 
