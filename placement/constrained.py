@@ -18,6 +18,7 @@ from .evaluate import Evaluator
 from .exact_constrained import fits, place_exactly_under
 from .feasibility import check_feasible
 from .index import Demand, Fabric, Ints
+from .node_time import node_link_seconds
 from .ordering import in_one_order
 from .pcg import PCG, Group, Op
 from .pins import with_pins
@@ -115,10 +116,31 @@ class Under:
                 proved = exact.proved_levels > 0
         if best is None:
             return None
+        best = self._on_links(fabric, demand, best)
         traffic = count(best).traffic_bytes
         spine = traffic[self.usable.spine]
         proved = proved or spine <= bound * (1 + _PROOF_TOLERANCE)
-        return Placement(best, traffic, spine if proved else min(bound, spine), proved, method)
+        return Placement(
+            best,
+            traffic,
+            spine if proved else min(bound, spine),
+            proved,
+            method,
+            node_link_s=node_link_seconds(self.pcg, self.usable, best),
+        )
+
+    def _on_links(self, fabric: Fabric, demand: Demand, devices: list[Device]) -> list[Device]:
+        """Devices on faster links of the same nodes; ranks that are pinned to one keep it."""
+        if not self.usable.links:
+            return devices
+        from .on_links import choose_on_links
+
+        every = fabric.devices(np.arange(len(fabric.slot_node)))
+        number = {device: slot for slot, device in enumerate(every)}
+        slots = np.array([number[device] for device in devices])
+        pinned = [pin.rank for pin in self.constraints.pinned if pin.device is not None]
+        budget = Budget(_EXACT_SHARE)
+        return fabric.devices(choose_on_links(fabric, demand, slots, budget, pinned, stay=True))
 
     def possible(self, tier: str | None) -> bool:
         """Whether some placement satisfies the constraints, as far as a short look tells."""

@@ -16,6 +16,7 @@ from .feasibility import check_feasible
 from .group_bound import group_bound
 from .index import Demand, Fabric
 from .large import place_large
+from .node_time import node_link_seconds
 from .ordering import in_one_order
 from .packing import pack_in_order
 from .pcg import PCG
@@ -75,12 +76,24 @@ def _place(pcg: PCG, cluster: Cluster, time_limit_s: float, seed: int) -> Placem
         bound = max(bound, large.bound_bytes)
         if fewer_bytes(fabric, demand, large.slots, best):
             best, method = large.slots, large.method
-    devices = fabric.devices(best)
     as_given = Fabric.of(cluster)
     packed = pack_in_order(as_given, demand)
     if fewer(cut_bytes(as_given, demand, packed), cut_bytes(fabric, demand, best)):
-        devices, method = as_given.devices(packed), "packing"
+        fabric, best, method = as_given, packed, "packing"
+    if cluster.links:
+        # Imported here because most clusters do not describe the links inside their nodes.
+        from .on_links import choose_on_links
+
+        best = choose_on_links(fabric, demand, best, budget)
+    devices = fabric.devices(best)
     traffic = evaluate(pcg, cluster, devices).traffic_bytes
     spine = traffic[cluster.spine]
     proved = levels_proved > 0 or spine <= bound * (1 + PROOF_TOLERANCE)
-    return Placement(devices, traffic, spine if proved else min(bound, spine), proved, method)
+    return Placement(
+        devices,
+        traffic,
+        spine if proved else min(bound, spine),
+        proved,
+        method,
+        node_link_s=node_link_seconds(pcg, cluster, devices),
+    )

@@ -27,6 +27,8 @@ class Placement:
     proved_optimal: whether no placement has fewer cross-spine bytes.
     method: which part of the solver found it, for people.
     spares: nodes kept free near the job for repairs, nearest first, where constraints ask for them.
+    node_link_s: seconds a step that the traffic inside nodes takes on their links, summed over its
+        edges; None where no links of the nodes used are described.
     """
 
     devices: list[tuple[str, int]]
@@ -36,6 +38,7 @@ class Placement:
     method: str = ""
     notes: list[str] = field(default_factory=list)
     spares: list[str] = field(default_factory=list)
+    node_link_s: float | None = None
 
     @property
     def cross_spine_bytes(self) -> float:
@@ -53,7 +56,7 @@ class Placement:
 
     def to_data(self) -> dict[str, Any]:
         """Plain data in the format `railweave.placement/1`; an infinite gap is null."""
-        return {
+        data: dict[str, Any] = {
             "format": FORMAT,
             "devices": [[node, index] for node, index in self.devices],
             "traffic_bytes": self.traffic_bytes,
@@ -64,6 +67,9 @@ class Placement:
             "notes": self.notes,
             "spares": self.spares,
         }
+        if self.node_link_s is not None:
+            data["node_link_s"] = self.node_link_s
+        return data
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the placement file (JSON)."""
@@ -86,6 +92,7 @@ class Placement:
             method=record.method,
             notes=list(record.notes),
             spares=list(record.spares),
+            node_link_s=record.node_link_s,
         )
 
 
@@ -101,3 +108,4 @@ class _Record(BaseModel):
     method: str = ""
     notes: list[str] = []
     spares: list[Name] = []
+    node_link_s: NonNegative | None = None
