@@ -24,7 +24,11 @@ def bound_work(problem: Counts) -> float:
     rooms = np.unique(np.minimum(problem.room, problem.height.sum()))
     height = int(problem.height.max(initial=0))
     cells = (rooms + 1) * (np.minimum(rooms, height) + 1) * problem.classes
-    knapsack = float(problem.height.sum()) * float(problem.room.max(initial=0)) * problem.domains
+    total = int(problem.height.sum())
+    # The knapsack leaves no more room unused in any domain than is spare in all of them.
+    spare = int(problem.room.sum()) - total + 1
+    unused = np.minimum(problem.room + 1, spare).astype(np.float64)
+    knapsack = (total + min(total, spare) * unused).sum()
     return float(cells.sum() + knapsack) / CELLS_PER_WORK
 
 

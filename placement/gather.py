@@ -23,8 +23,10 @@ class Gathered:
     atoms: the graph of atoms.
     block_of: the block of each atom; a block has `block` atoms and stays in an outermost domain.
     blocks: the graph of blocks. chains: its chains, where it has any.
-    grip: how firmly the atoms hold together; at 1 or more, gathering them costs nothing at the
-        spine. bearable: factors for the weights of nets and links at which that is true of blocks.
+    atom_grip: how firmly the atoms hold together; at 1 or more, gathering them costs nothing at the
+        spine. grip: the same of atoms and of all sets of them but the last, the blocks.
+    bearable: factors for the weights of nets and links at which that is true of blocks; none where
+        whole blocks do not fit.
     """
 
     atom_of: Ints
@@ -34,6 +36,7 @@ class Gathered:
     block: int
     blocks: UnitGraph
     chains: Chains | None
+    atom_grip: float
     grip: float
     bearable: list[tuple[float, float]]
 
@@ -55,7 +58,7 @@ def gather(fabric: Fabric, demand: Demand) -> Gathered:
             break
         graph = contract(graph, found.unit_of)
         atom_of, atom, grip = found.unit_of[atom_of], size, min(grip, grip * found.grip)
-    atoms = graph
+    atoms, atom_grip = graph, grip
     top = fabric.domain[-1]
     room = np.bincount(top, weights=free // atom).astype(np.int64)
     block_of, block = np.arange(graph.units), 1
@@ -76,8 +79,26 @@ def gather(fabric: Fabric, demand: Demand) -> Gathered:
         block_of, block, bearable = found.unit_of[block_of], size, found.bearable()
         chains = find_chains(graph)
     if chains is None:
-        graph, block_of, block = atoms, np.arange(atoms.units), 1
-    return Gathered(atom_of, atom, atoms, block_of, block, graph, chains, grip, bearable)
+        return _loosely(atom_of, atom, atoms, atom_grip)
+    return Gathered(atom_of, atom, atoms, block_of, block, graph, chains, atom_grip, grip, bearable)
+
+
+def _loosely(atom_of: Ints, atom: int, atoms: UnitGraph, grip: float) -> Gathered:
+    """Atoms in sets that make chains, even where such sets do not fit or hardly hold together."""
+    graph, chains = atoms, None
+    block_of = np.arange(atoms.units)
+    found = None if (atoms.kind >= 0).any() else gather_heaviest(atoms, atoms.units // 2)
+    while found is not None:
+        graph, block_of = contract(graph, found.unit_of), found.unit_of[block_of]
+        chains = find_chains(graph)
+        if chains is not None:
+            break
+        found = gather_heaviest(graph, graph.units // 2)
+    if chains is None or chains.left_out_bytes > 0:
+        chains = None
+        graph, block_of = atoms, np.arange(atoms.units)
+    block = atoms.units // graph.units
+    return Gathered(atom_of, atom, atoms, block_of, block, graph, chains, grip, grip, [])
 
 
 def _kinds_fit(fabric: Fabric, rooms: Ints, graph: UnitGraph, unit_of: Ints, size: int) -> bool:

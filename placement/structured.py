@@ -17,15 +17,11 @@ from .structure import Chains
 _INNER_SHARE = 0.25
 """Part of the work that goes to the levels inside the outermost."""
 _LEAST_WORK = 4000 / MOVES_PER_WORK
-NOWHERE = -1
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """A domain in which some units end as far as counts tell: a node, or a wider one.
-
-    Units that have to be split over domains end NOWHERE.
-    """
+    """A domain in which some units end as far as counts tell: a node, or a wider one."""
 
     level: int
     domain: int
@@ -174,9 +170,6 @@ def descend(
     for i, domain in enumerate(room.inside[-1][0].tolist()):
         if outer[:, i].any():
             inwards(fabric.levels - 1, domain, outer[:, i])
-    if outer.shape[1] > len(room.inside[-1][0]) and outer[:, -1].any():
-        settle(outer[:, -1], len(leaves))
-        leaves.append(Leaf(fabric.levels - 1, NOWHERE))
     return leaves, [np.array(p, dtype=np.int64) for p in places]
 
 
@@ -192,9 +185,6 @@ def leaf_of_units(
         node_in[level] = first
     rows = np.empty((fabric.levels, len(leaves)), dtype=np.int64)
     for i, leaf in enumerate(leaves):
-        if leaf.domain == NOWHERE:
-            rows[:, i] = -1 - i
-            continue
         node = node_in[leaf.level][leaf.domain]
         for level in range(fabric.levels):
             inside = level < leaf.level
