@@ -44,12 +44,15 @@ class Chains:
 
 
 def find_chains(graph: UnitGraph) -> Chains | None:
-    """The chains of a graph, or None when it has no such structure."""
+    """The chains of a graph that leave out the fewest bytes, or None where there are none."""
+    best: Chains | None = None
     for class_of in _ways_to_class(graph):
         chains = _chains(graph, class_of)
-        if chains is not None:
-            return chains
-    return None
+        if chains is not None and (best is None or chains.left_out_bytes < best.left_out_bytes):
+            best = chains
+            if best.left_out_bytes == 0:
+                break
+    return best
 
 
 def _ways_to_class(graph: UnitGraph) -> list[Ints]:

@@ -309,3 +309,15 @@ def test_expert_groups_that_fit_no_pod_are_spread_by_counts() -> None:
     spine = cut_bytes(fabric, demand, found.slots)[-1]
     assert found.method == "counts"
     assert found.bound_bytes <= spine <= 1.25 * found.bound_bytes
+
+
+def test_a_ladder_of_two_blocks_a_stage_is_seen_whole() -> None:
+    # Rings of two blocks are links like those of the pipeline, and both must be counted.
+    pcg = experts_job(
+        16, 2, 4, 2, expert_bytes=1e4, replica_bytes=90.0, data_bytes=60.0, pipe_bytes=5.0
+    )
+    cluster = pods_of([[2] * 76, [2] * 60], 2)
+    fabric = Fabric.of(cluster)
+    demand = Demand.of(pcg, fabric.kinds)
+    found = place_large(fabric, demand, Budget(0.2), 0)
+    assert cut_bytes(fabric, demand, found.slots)[-1] == pytest.approx(found.bound_bytes)
