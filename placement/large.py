@@ -21,5 +21,7 @@ def place_large(fabric: Fabric, demand: Demand, budget: Budget, seed: int) -> La
     """Place a job of any size; the job must be feasible."""
     # Imported here because compiled loops take half a second that reading a file does not need.
     from .large_jobs import found_by_search
+    from .rail_jobs import found_on_rails
 
-    return LargeResult(*found_by_search(fabric, demand, budget, seed))
+    find = found_by_search if fabric.rail is None else found_on_rails
+    return LargeResult(*find(fabric, demand, budget, seed))

@@ -20,6 +20,7 @@ def warm_up() -> None:
     from .local import Local
     from .pairing import share_all
     from .polish import polished
+    from .rail_walk import warm_up_rails
     from .shape_bound import shape_bound
     from .units import unit_graph
 
@@ -47,3 +48,4 @@ def warm_up() -> None:
     polished(local, np.array([0, 1, 0, 1]), 300, 1)
     warm_up_insertion(demand)
     warm_up_links()
+    warm_up_rails()
