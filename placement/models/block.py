@@ -145,10 +145,13 @@ class Stack(Explained):
     def of(cls, layers: Iterable[Block | Run], **fields: object) -> Self:
         """A stack of these blocks (or counts of blocks) in order, with equal ones folded."""
         blocks: dict[Block, int] = {}
+        known: dict[int, int] = {}
         order: list[tuple[int, int]] = []
-        for layer in layers:
-            count, block = (1, layer) if isinstance(layer, Block) else layer
-            index = blocks.setdefault(block, len(blocks))
+        # Kept in a list: an identity holds only while its object lives.
+        for count, block in [(1, a) if isinstance(a, Block) else a for a in layers]:
+            if id(block) not in known:
+                known[id(block)] = blocks.setdefault(block, len(blocks))
+            index = known[id(block)]
             if order and order[-1][1] == index:
                 count += order.pop()[0]
             order.append((count, index))

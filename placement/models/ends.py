@@ -157,20 +157,17 @@ class Tower(Explained):
 class Prediction(Explained):
     """Layers that predict tokens further ahead in training (multi-token prediction).
 
-    Each joins the last vector and the next token's embedding, both normed, by a matrix of
-    2 hidden x hidden, and ends in the stack's final norm. Embedding and head are the main ones.
+    tokens: how many tokens ahead are predicted. For each one the last vector and the next token's
+    embedding, both normed, are joined by a matrix of 2 hidden x hidden, pass as many of the layers
+    and end in a final norm. Embedding and head are the main ones.
     Source: DeepSeek-V3 (2024), section 2.2.
     """
 
     stack: Stack
-
-    @property
-    def layers(self) -> int:
-        """How many tokens ahead are predicted."""
-        return self.stack.layers
+    tokens: Count
 
     def matmuls(self) -> tuple[MatMul, ...]:
-        """The joining matrix of one layer, whole on every rank."""
+        """The joining matrix of one token ahead, whole on every rank."""
         hidden = self.stack.hidden
         return (MatMul("join", 2 * hidden, hidden, "join input"),)
 
@@ -178,5 +175,5 @@ class Prediction(Explained):
         """Parameters on one of `tp` x `ep` ranks."""
         hidden, norm = self.stack.hidden, self.stack.norm_parameters
         # The stack has counted one final norm.
-        joins = self.layers * 2 * hidden * hidden + (3 * self.layers - 1) * norm
+        joins = self.tokens * 2 * hidden * hidden + (3 * self.tokens - 1) * norm
         return self.stack.parameters(tp, ep) + joins

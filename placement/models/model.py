@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Self
 
@@ -13,6 +15,7 @@ from .attention import Attention, LatentAttention
 from .block import Block, Run, Stack
 from .ends import Embedding, Head, Prediction, Tower
 from .feed_forward import FeedForward, Mixture
+from .hf import hf_parts
 from .sizes import Count, Positions
 from .transformer import transformer_parts
 
@@ -51,6 +54,16 @@ class Model(Explained):
         Raises InvalidInput listing every fault.
         """
         return cls(**transformer_parts(dimensions))
+
+    @classmethod
+    def from_hf(cls, config: str | os.PathLike[str] | Mapping[str, Any]) -> Self:
+        """The model of a Hugging Face config.json: a path, the file's folder, or its content.
+
+        Of a wrapper for several kinds of input this is the text model, with towers beside it. What
+        is odd but readable stands in `notes`. Raises InvalidInput when it is no model config or
+        lacks dimensions, saying which.
+        """
+        return cls(**hf_parts(config))
 
     @model_validator(mode="before")
     @classmethod

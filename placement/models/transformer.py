@@ -249,7 +249,9 @@ def transformer_parts(dimensions: Mapping[str, Any]) -> dict[str, Any]:
             tied=gpt if given.tied_embeddings is None else given.tied_embeddings,
         ),
         "prediction": (
-            Prediction(stack=Stack.of([(ahead, layers[-1][1])], final_norm=norm)) if ahead else None
+            Prediction(stack=Stack.of([(ahead, layers[-1][1])], final_norm=norm), tokens=ahead)
+            if ahead
+            else None
         ),
         "dropout": gpt if given.dropout is None else given.dropout,
     }
