@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Self
@@ -13,6 +14,7 @@ from ..errors import InvalidInput, Problem
 from ..explained import Explained
 from .attention import Attention, LatentAttention
 from .block import Block, Run, Stack
+from .catalog import catalog_name, catalog_row, nearest_names
 from .ends import Embedding, Head, Prediction, Tower
 from .feed_forward import FeedForward, Mixture
 from .hf import hf_parts
@@ -56,6 +58,16 @@ class Model(Explained):
         return cls(**transformer_parts(dimensions))
 
     @classmethod
+    def from_catalog(cls, name: str) -> Self:
+        """A published model, or the shape of a published measurement, by its name.
+
+        Raises InvalidInput with the nearest names when there is none.
+        """
+        own, row = catalog_row(name)
+        parts = hf_parts(row) if "model_type" in row else transformer_parts(row)
+        return cls(**parts | {"name": own, "notes": ()})
+
+    @classmethod
     def from_hf(cls, config: str | os.PathLike[str] | Mapping[str, Any]) -> Self:
         """The model of a Hugging Face config.json: a path, the file's folder, or its content.
 
@@ -63,7 +75,31 @@ class Model(Explained):
         is odd but readable stands in `notes`. Raises InvalidInput when it is no model config or
         lacks dimensions, saying which.
         """
-        return cls(**hf_parts(config))
+        model = cls(**hf_parts(config))
+        odd = cls._unlike_its_name(model)
+        return model if odd is None else model.model_copy(update={"notes": (*model.notes, odd)})
+
+    @classmethod
+    def _unlike_its_name(cls, model: Model) -> str | None:
+        """What a model has otherwise than the published one whose name it bears."""
+        claimed = re.sub(r"[-_]hf$", "", re.split(r"/|--", model.name)[-1])
+        named = catalog_name(claimed) or catalog_name(claimed.partition("_")[2])
+        if named is None:
+            if not any(note.startswith("no model_type") for note in model.notes):
+                return None
+            near = ", ".join(
+                f"{name} ({other.layers} layers of {other.hidden})"
+                for name in nearest_names(claimed)[:1]
+                for other in (cls.from_catalog(name),)
+            )
+            return f"no published model {claimed!r} is known" + (near and f"; nearest: {near}")
+        public = cls.from_catalog(named)
+        unlike = [
+            f"{key} {getattr(public, key)}, not {getattr(model, key)}"
+            for key in ("layers", "hidden", "heads", "kv_heads", "ffn", "experts", "vocab")
+            if getattr(public, key) != getattr(model, key)
+        ]
+        return f"the published {named} has {', '.join(unlike)}" if unlike else None
 
     @model_validator(mode="before")
     @classmethod
