@@ -82,14 +82,16 @@ def send_parts(
     graph: UnitGraph,
     chains: Chains,
     block_of: Ints,
-    parts_of: dict[int, Ints],
-    top: Ints,
+    parts_of: dict[int, dict[int, int]],
+    where: Ints,
 ) -> None:
-    """Send atoms of split blocks from the domain that hosts them to the others: changes `top`.
+    """Send atoms of split blocks from the domain that hosts them to others: changes `where`.
 
-    parts_of: by block, how many of its atoms go into each domain. top: the domain of each atom.
-    Those are sent that have most links where they go, and least where they are.
+    parts_of: by block, how many of its atoms go into each other domain. where: the domain of each
+    atom. Those are sent that have most links where they go, and least where they are.
     """
+    if not parts_of:
+        return
     atoms_of = _atoms_by_block(block_of)
     far, weight, start = _neighbours(graph)
     for members in chains.members:
@@ -97,21 +99,17 @@ def send_parts(
             if block not in parts_of:
                 continue
             atoms = atoms_of[block]
-            host = int(top[atoms[0]])
-            parts = parts_of[block].copy()
-            parts[host] = 0
+            host = int(where[atoms[0]])
             staying = atoms.tolist()
-            for k in np.argsort(-parts, kind="stable").tolist():
-                if not parts[k]:
-                    break
+            for k, count in sorted(parts_of[block].items(), key=lambda part: (-part[1], part[0])):
                 gains = []
                 for atom in staying:
                     span = slice(start[atom], start[atom + 1])
-                    at, bytes_ = top[far[span]], weight[span]
-                    gains.append(float(bytes_[at == k].sum() - bytes_[at == host].sum()))
-                order = np.argsort(-np.array(gains), kind="stable")[: parts[k]]
+                    at, saved = where[far[span]], weight[span]
+                    gains.append(float(saved[at == k].sum() - saved[at == host].sum()))
+                order = np.argsort(-np.array(gains), kind="stable")[:count]
                 for atom in [staying[i] for i in order.tolist()]:
-                    top[atom] = k
+                    where[atom] = k
                     staying.remove(atom)
 
 

@@ -23,6 +23,7 @@ class _Stage:
     whole: `[y]`, its share of the nets that join all atoms of the class, if it holds y of them.
     families: nets that divide the class into equal sets of roles, c atoms of every block to a net:
         (c, weight of the cheapest net, form).
+    known: costs by balance that were asked for before.
     """
 
     blocks: int
@@ -30,6 +31,7 @@ class _Stage:
     inside: Floats
     whole: Floats
     families: list[tuple[int, float, int]] = field(default_factory=list)
+    known: dict[float, Floats] = field(default_factory=dict)
 
     def cost(self, balance: float) -> Floats:
         """`[y]`: the least that a domain with y atoms of the class pays, however it chooses them.
@@ -37,6 +39,8 @@ class _Stage:
         Let its fullest block have `high` atoms and its emptiest `low`. Then at least `high` roles
         are touched and at most `low` are complete, which is what the families see.
         """
+        if balance in self.known:
+            return self.known[balance]
         total = self.blocks * self.size
         high, low = np.array(
             [(h, low) for h in range(self.size + 1) for low in range(h + 1)], dtype=np.int64
@@ -54,8 +58,8 @@ class _Stage:
         least += np.array([self._roles(int(a), int(b)) for a, b in zip(low, high, strict=True)])[
             :, None
         ]
-        cheapest: Floats = least.min(axis=0)
-        return cheapest + self.whole
+        self.known[balance] = least.min(axis=0) + self.whole
+        return self.known[balance]
 
     def balancing(self) -> Floats:
         """Prices of parts, by size, that add up to at most 0 over the parts of any one block.
@@ -110,13 +114,10 @@ class SplitCounts:
         balance: 0 for no prices; see `_Stage.balancing`.
         """
         classes = len(self.height)
-        cost = np.zeros((classes, int(self.height.max()) + 1))
-        known: dict[tuple[object, ...], Floats] = {}
+        cost = np.zeros((classes, max(len(stage.whole) for stage in self.stages)))
         for p, stage in enumerate(self.stages):
-            key = (stage.blocks, stage.inside.tobytes(), stage.whole.tobytes(), *stage.families)
-            if key not in known:
-                known[key] = stage.cost(balance)
-            cost[p, : len(known[key])] = known[key]
+            paid = stage.cost(balance)
+            cost[p, : len(paid)] = paid
         return Counts(
             height=self.height,
             cost=cost,
@@ -125,6 +126,13 @@ class SplitCounts:
             kind=np.full(classes, ANY_KIND, dtype=np.int64),
             kind_room=np.zeros((len(rooms), 0), dtype=np.int64),
         )
+
+    def part(self, classes: Ints, height: Ints) -> SplitCounts:
+        """Some of the classes, and `height[i]` of the blocks of each; costs are of all classes."""
+        joined = np.append(np.diff(classes) == 1, False)
+        link = np.where(joined, self.link[classes], 0.0)
+        stages = [self.stages[p] for p in classes.tolist()]
+        return SplitCounts(height * self.size, link, self.size, 0.0, stages)
 
     def mended(self, spread: Ints, parts: list[Ints]) -> float:
         """What `parts` of split blocks cost more than the least that domains pay for the atoms."""
@@ -143,6 +151,10 @@ def split_counts(gathered: Gathered, chains: Chains) -> SplitCounts | None:
     for p, members in enumerate(chains.members):
         class_of_block[members] = p
     stages, constant = _stages(graph, block_of, class_of_block, chains, size)
+    alike: dict[tuple[object, ...], _Stage] = {}
+    for p, stage in enumerate(stages):
+        key = (stage.blocks, stage.inside.tobytes(), stage.whole.tobytes(), *stage.families)
+        stages[p] = alike.setdefault(key, stage)
     height = chains.height * size
     link = _links(graph, class_of_block[block_of], height)
     return SplitCounts(height, link, size, constant + float((link * height).sum()), stages)

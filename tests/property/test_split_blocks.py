@@ -20,7 +20,7 @@ from railweave.placement.room import Room
 from railweave.placement.split_blocks import hosted, parts_of_blocks
 from railweave.placement.split_counts import split_counts
 from railweave.placement.split_search import filled_up, improved
-from railweave.placement.structured import outermost_counts
+from railweave.placement.structured import counts_in
 
 relaxed = settings(
     max_examples=60,
@@ -155,7 +155,14 @@ def test_no_placement_of_ranks_has_fewer_bytes_than_the_bound(job: tuple[PCG, Cl
     assume(gathered.chains is not None)
     assert gathered.chains is not None
     room = Room.of(fabric, gathered.atom)
-    problem = outermost_counts(gathered.chains, room, fabric, gathered.block)
+    problem = counts_in(
+        gathered.chains,
+        gathered.chains.height,
+        room,
+        fabric.levels - 1,
+        room.inside[-1][0],
+        gathered.block,
+    )
     split = split_counts(gathered, gathered.chains)
     free = np.bincount(fabric.slot_domain[-1])
     least = float(bytes_of_all(demand, every_division(pcg.world_size, free)).min())
