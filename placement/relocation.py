@@ -1,4 +1,4 @@
-"""Where the ranks go that a loss leaves without a device, and few others with them."""
+"""Finding other devices for the ranks that lost theirs, and for a few beside them if allowed."""
 
 from __future__ import annotations
 
@@ -6,91 +6,181 @@ from collections import defaultdict
 
 import numpy as np
 
-from .budget import Budget
-from .constraints import Constraints
-from .exact_constrained import Stay, fits, place_exactly_under
-from .index import Demand, Fabric, Ints
-from .insertion import Board
+from .chance import seeded
+from .cluster import Cluster, Node, Tier
+from .index import ANY_KIND, Demand, Fabric, Ints
 from .losses import Device, Loss
 from .on_rails import on_rails
-from .settle import settle
-from .shift import shift
+from .pcg import PCG, Group, Op
+from .reseat import MOST_EXACT, anneal, descend, least, seat_each
+from .seat_rules import SeatRules
+from .seats import AWAY, Seats, put_all, seats_of, take_all
 
 _MOST_SINGLE = 64
 """Forced ranks up to which each may also go its own way."""
+_MOST_SINGLE_RANKS = 512
+"""Jobs up to so many ranks also move single ranks, not only all of a node."""
+_MOVES_AN_ITEM, _MOST_MOVES = 5000, 60_000
+"""Steps of a walk for each item that moves, and at most."""
+_HEATS = ((0.3, 0.03), (0.06, 0.01))
+"""First and last temperature of the walks, in parts of what a step changes on average. The first
+gets out of where a few items came to lie one by one, the second settles."""
+_INNER_SHARE = 0.4
+"""Steps at the inner tiers, as part of those at the outermost."""
+_MOST_SWAPPED = 64
+_ROUNDS = 5
 
 
-def relocated(loss: Loss, max_moves: int, seed: int) -> list[Device]:
-    """Devices of all ranks after the forced ones have moved, and at most `max_moves` others."""
+def relocated(loss: Loss, max_moves: int, seed: int, rules: SeatRules) -> list[Device]:
+    """Devices of all ranks after the forced ones have moved, and at most `max_moves` others.
+
+    Forced ranks for which there is no place under `rules` keep their old device.
+    """
     fabric = Fabric.of(loss.cluster)
-    if max_moves:
-        exact = _exactly(loss, max_moves)
-        if exact is not None:
-            return exact
     must = set(loss.forced)
     groups = loss.pcg.groups
     if max_moves == 0:  # other groups cost the same whatever is chosen
         groups = tuple(group for group in groups if not must.isdisjoint(group.ranks))
     demand = Demand.of(loss.pcg.model_copy(update={"groups": groups}), fabric.kinds)
     number = {node.name: index for index, node in enumerate(loss.cluster.nodes)}
-    node = np.array([number.get(name, -1) for name, _ in loss.devices], dtype=np.int64)
-    home_kind = np.where(node >= 0, fabric.kind[node], -1)
+    node = np.array([number.get(name, AWAY) for name, _ in loss.devices], dtype=np.int64)
     room = np.zeros(len(fabric.kind), dtype=np.int64)
     for name, free in loss.spares.items():
         room[number[name]] = len(free)
-    node = _nodes(fabric, demand, node, room, home_kind, loss, seed)
-    if max_moves:
-        spare = room - np.bincount(node[loss.forced], minlength=len(room))
-        node = shift(fabric, demand, node, spare, home_kind, loss.forced, max_moves, seed)
-    devices = _devices(loss, node)
+    job = _Relocation(fabric, demand, loss.forced, node, room, max_moves, seed, rules)
+    devices = _devices(loss, job.nodes())
     return on_rails(loss, devices, seed) if fabric.rail is not None else devices
 
 
-def _exactly(loss: Loss, max_moves: int) -> list[Device] | None:
-    """The best repair of a small job when some ranks may move that need not; None for others."""
-    fabric = Fabric.of(loss.best_case())
-    demand = Demand.of(loss.pcg, fabric.kinds)
-    if not fits(fabric, demand):
-        return None
-    number = {node.name: index for index, node in enumerate(loss.cluster.nodes)}
-    must = set(loss.forced)
-    node = {r: number[name] for r, (name, _) in enumerate(loss.devices) if r not in must}
-    answer = place_exactly_under(
-        Constraints(), None, fabric, demand, None, Budget(1.0), Stay(node, max_moves)
+class _Relocation:
+    """node: of each rank before the loss. room: free devices by node after it."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        demand: Demand,
+        forced: list[int],
+        node: Ints,
+        room: Ints,
+        most: int,
+        seed: int,
+        rules: SeatRules,
+    ) -> None:
+        self._fabric, self._demand, self._rules = fabric, demand, rules
+        self._forced = np.array(forced, dtype=np.int64)
+        self._node, self._room, self._most, self._seed = node, room, most, seed
+        self._home_kind = np.where(node >= 0, fabric.kind[node], -1)
+        self._others = np.ones(demand.ranks, dtype=bool)
+        self._others[self._forced] = False
+
+    def nodes(self) -> Ints:
+        """The node of each rank; AWAY where there is none."""
+        whole = self._by_home(self._forced)
+        found = self._node.copy()
+        found[self._forced] = AWAY
+        found = self._seated(whole, self._by_node(self._others), found)
+        away = self._forced[found[self._forced] == AWAY]
+        few = len(self._forced) <= _MOST_SINGLE
+        small = self._most and self._demand.ranks <= _MOST_SINGLE_RANKS
+        if not (len(away) or few or small):
+            return found
+        apart = self._forced if few else away
+        kept = np.setdiff1d(self._forced, apart)
+        items = [np.array([rank]) for rank in apart.tolist()] + self._by_home(kept)
+        stay = self._others
+        others = [np.array([r]) for r in np.flatnonzero(stay)] if small else self._by_node(stay)
+        found = self._seated(items, others, found)
+        if (found[self._forced] == AWAY).any():
+            # Ranks that any device serves took devices of a kind that others need: all start anew.
+            found[self._forced] = AWAY
+            single = [np.array([rank]) for rank in self._forced.tolist()]
+            found = self._seated(single, self._by_node(stay), found)
+        return found
+
+    def _by_home(self, ranks: Ints) -> list[Ints]:
+        """Ranks that were on one node and may go to the same places, together."""
+        parts: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)
+        inside = self._rules.inside[ranks].tolist()
+        for rank, at, within in zip(
+            ranks.tolist(), self._node[ranks].tolist(), inside, strict=True
+        ):
+            level = int(self._rules.inside_level[rank])
+            parts[at, level, within].append(rank)
+        return [np.array(part, dtype=np.int64) for part in parts.values()]
+
+    def _by_node(self, stay: np.ndarray) -> list[Ints]:
+        ranks = np.flatnonzero(stay)
+        keys = np.stack([self._node, self._rules.inside_level, self._rules.inside])[:, ranks]
+        order = np.lexsort(keys[::-1])
+        cuts = np.flatnonzero((np.diff(keys[:, order]) != 0).any(axis=0)) + 1
+        return [part for part in np.split(ranks[order], cuts) if len(part)]
+
+    def _seated(self, items: list[Ints], others: list[Ints], start: Ints) -> Ints:
+        """Nodes of all ranks once `items` have the best places found, beginning from `start`."""
+        count = len(items)
+        seats = seats_of(
+            self._fabric,
+            self._demand,
+            self._node,
+            self._room,
+            [*items, *others],
+            self._home_kind,
+            count,
+            self._most,
+            self._rules,
+        )
+        begin = np.array([start[ranks[0]] for ranks in [*items, *others]], dtype=np.int64)
+        _begin_at(seats, begin)
+        _settle(seats, count, self._most > 0, self._seed)
+        found = start.copy()
+        for ranks, node in zip([*items, *others], seats.at.tolist(), strict=True):
+            found[ranks] = node
+        return found
+
+
+def _begin_at(seats: Seats, begin: Ints) -> None:
+    moved = np.flatnonzero(seats.at != begin)
+    there = moved[seats.at[moved] != AWAY]
+    take_all(seats, there)
+    moved = moved[begin[moved] != AWAY]
+    put_all(seats, moved, begin[moved])
+
+
+def _settle(seats: Seats, forced: int, others: bool, seed: int) -> None:
+    """Find places for the first `forced` items, and better ones for others where they may move."""
+    items = np.arange(forced)
+    easy = (seats.need[:forced] == ANY_KIND, -seats.size[:forced], items)
+    order = np.lexsort(easy[::-1])
+    slack = seats.slack
+    seat_each(seats, order, slack)
+    if (seats.at[:forced] == AWAY).any():
+        return
+    if not others and forced <= MOST_EXACT and least(seats, items, slack):
+        return
+    state = seeded(seed)
+    moves = _MOST_MOVES if others else min(_MOST_MOVES, _MOVES_AN_ITEM * forced)
+    outermost = seats.levels - 1
+    for hot, cold in _HEATS:
+        anneal(seats, outermost, forced, moves, hot, cold, state, slack)
+    for level in range(outermost - 1, -1, -1):
+        anneal(seats, level, forced, int(moves * _INNER_SHARE), *_HEATS[1], state, slack)
+    descend(seats, items, slack, _ROUNDS, _MOST_SWAPPED)
+
+
+def warm_up_relocation() -> None:
+    """Compile the loops of a repair on a small one."""
+    names = ["a", "b", "c", "d", "e"]
+    cluster = Cluster(
+        name="warm-up",
+        tiers=tuple(Tier(name=t, bandwidth=1.0, latency=0.0) for t in ("tor", "spine")),
+        nodes=tuple(Node(name=n, accelerator="any", devices=1, domains={"tor": n}) for n in names),
     )
-    if answer.node is None or answer.proved_levels < fabric.levels:
-        return None
-    return _devices(loss, answer.node)
-
-
-def _nodes(
-    fabric: Fabric,
-    demand: Demand,
-    node: Ints,
-    room: Ints,
-    home_kind: Ints,
-    loss: Loss,
-    seed: int,
-) -> Ints:
-    """The node of each rank when only the forced ones move."""
-    by_home: dict[str, list[int]] = defaultdict(list)
-    for rank in loss.forced:
-        by_home[loss.devices[rank][0]].append(rank)
-    whole = [np.array(ranks, dtype=np.int64) for ranks in by_home.values()]
-    board = Board.of(fabric, demand, node, room, whole, home_kind)
-    left = settle(board, list(range(board.items)), seed)
-    if not left and len(loss.forced) > _MOST_SINGLE:
-        return board.node
-    must = np.array(loss.forced, dtype=np.int64)
-    if len(must) > _MOST_SINGLE:  # only the ranks of nodes that no spare node holds whole
-        must = must[board.node[must] < 0]
-    apart = board.split([np.array([rank]) for rank in must.tolist()], home_kind)
-    if settle(apart, list(range(apart.items)), seed):
-        # Ranks that any device serves took devices of a kind that others need: all start anew.
-        single = [np.array([rank]) for rank in loss.forced]
-        apart = Board.of(fabric, demand, node, room, single, home_kind)
-        settle(apart, list(range(apart.items)), seed)
-    return apart.node
+    ring = Group(name="ring", op=Op.ALL_REDUCE, ranks=(0, 1, 2), bytes=1.0)
+    pcg = PCG(world_size=3, groups=(ring,))
+    loss = Loss.of([(name, 0) for name in names[:3]], pcg, cluster, names[:1])
+    rules = SeatRules.none(3, len(names))
+    for moves in (0, 1):
+        relocated(loss, moves, 0, rules)
 
 
 def _devices(loss: Loss, node: Ints) -> list[Device]:
@@ -102,7 +192,7 @@ def _devices(loss: Loss, node: Ints) -> list[Device]:
     moved: dict[str, list[int]] = defaultdict(list)
     free = {name: set(indices) for name, indices in loss.spares.items()}
     for rank, number in enumerate(node.tolist()):
-        if rank in must or names[number] != devices[rank][0]:
+        if number != AWAY and (rank in must or names[number] != devices[rank][0]):
             moved[names[number]].append(rank)
             if rank not in must:
                 free.setdefault(devices[rank][0], set()).add(devices[rank][1])

@@ -64,8 +64,10 @@ def repair(
     if loss.forced or max_moves:
         # Imported here because compiled loops take half a second that reading a file does not need.
         from .relocation import relocated
+        from .seat_rules import SeatRules
 
-        devices = relocated(loss, max_moves, seed)
+        none = SeatRules.none(pcg.world_size, len(cluster.nodes))
+        devices = relocated(loss, max_moves, seed, none)
     moved = [
         rank
         for rank, (old, new) in enumerate(zip(placement.devices, devices, strict=True))

@@ -15,12 +15,12 @@ def warm_up() -> None:
     from .bound import spread_bound
     from .counts import Counts
     from .index import PAIRS, RING, Demand
-    from .insertion import warm_up_insertion
     from .link_tables import warm_up_links
     from .local import Local
     from .pairing import share_all
     from .polish import polished
     from .rail_walk import warm_up_rails
+    from .relocation import warm_up_relocation
     from .shape_bound import shape_bound
     from .units import unit_graph
 
@@ -46,6 +46,6 @@ def warm_up() -> None:
     )
     local = Local.of(unit_graph(demand), np.arange(4), np.array([3, 3]), none[:2])
     polished(local, np.array([0, 1, 0, 1]), 300, 1)
-    warm_up_insertion(demand)
+    warm_up_relocation()
     warm_up_links()
     warm_up_rails()

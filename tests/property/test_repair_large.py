@@ -7,8 +7,16 @@ import time
 from typing import Any
 
 import pytest
-from railweave.placement import PCG, Cluster, Placement, clos_8_rail, evaluate, occupied, repair
-from railweave.placement import settle as settling
+from railweave.placement import (
+    PCG,
+    Cluster,
+    Placement,
+    clos_8_rail,
+    evaluate,
+    occupied,
+    relocation,
+    repair,
+)
 from railweave.placement.constrained_packing import pack
 from railweave.placement.constraints import Constraints
 
@@ -56,7 +64,7 @@ def test_the_spares_cost_at_most_a_twentieth_more_than_a_long_search_finds(
     found = repair(before, pcg, cluster, lost)
     assert found.moved == found.forced and len(found.forced) == 8 * lost_nodes
     assert not {name for name, _ in found.placement.devices} & set(lost)
-    monkeypatch.setattr(settling, "_KICKS", 1000)
+    monkeypatch.setattr(relocation, "_MOST_MOVES", 3_000_000)
     long = repair(before, pcg, cluster, lost)
     assert found.placement.cross_spine_bytes <= 1.05 * long.placement.cross_spine_bytes
 

@@ -1,0 +1,41 @@
+"""Where ranks may go in a repair, as numbers: what constraints say of nodes, domains and ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .index import Ints
+
+UNLIMITED = np.iinfo(np.int64).max // 4
+
+
+@dataclass(frozen=True)
+class SeatRules:
+    """What limits the places of ranks beside room and kind.
+
+    inside_level, inside: by rank, the level and the label there (a node's number at level 0, else
+        numbered through all levels from 1 on) that it must stay in; inside is -1 for any.
+    quota_label, quota: domain of each node, and ranks of the job that each may hold in all.
+    crowd_label, crowd: domain of each node, and nodes of the job that each may hold in all.
+    """
+
+    inside_level: Ints
+    inside: Ints
+    quota_label: Ints
+    quota: Ints
+    crowd_label: Ints
+    crowd: Ints
+
+    @classmethod
+    def none(cls, ranks: int, nodes: int) -> SeatRules:
+        """No limits."""
+        return cls(
+            inside_level=np.zeros(ranks, dtype=np.int64),
+            inside=np.full(ranks, -1, dtype=np.int64),
+            quota_label=np.zeros(nodes, dtype=np.int64),
+            quota=np.array([UNLIMITED]),
+            crowd_label=np.zeros(nodes, dtype=np.int64),
+            crowd=np.array([UNLIMITED]),
+        )
