@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -59,11 +59,21 @@ class Pin(_Part):
     device: Annotated[Index, Field(ge=0)] | None = None
 
 
+class SameKind(_Part):
+    """One kind of accelerator for the whole job, or for all ranks that collectives join.
+
+    The latter are the stages of a pipeline, each of which may have a kind of its own.
+    """
+
+    per: Literal["job", "group"] = "group"
+
+
 class Constraints(Explained):
     """Side constraints of a placement; all of them hold at once.
 
     whole_nodes: only nodes of which every device is free. spares: so many nodes, wholly free, are
-    kept for repairs near the job and named in the placement.
+    kept for repairs near the job and named in the placement. split_tensor_groups: lifts the rule
+    that a tensor-parallel group which fits a scale-up domain stays in one.
     """
 
     together: Together | None = None
@@ -74,6 +84,8 @@ class Constraints(Explained):
     excluded_nodes: tuple[Name, ...] = ()
     whole_nodes: bool = False
     spares: Annotated[int, Field(ge=0, strict=True)] = 0
+    same_kind: SameKind | None = None
+    split_tensor_groups: bool = False
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -97,6 +109,11 @@ class Constraints(Explained):
         if problems:
             raise InvalidInput("Constraints", problems)
         return self
+
+    @property
+    def on_devices(self) -> Constraints:
+        """These without the ones that say what the job is: same_kind and split_tensor_groups."""
+        return self.model_copy(update={"same_kind": None, "split_tensor_groups": False})
 
     @property
     def empty(self) -> bool:
@@ -151,8 +168,9 @@ class Constraints(Explained):
     ) -> list[str]:
         """The constraints that a placement does not satisfy, each with what is wrong.
 
-        tier: the tier that a preference to be together has widened to; its own if None. Spares are
-        counted among the nodes of `cluster` that are wholly free and not used.
+        tier: the tier that a preference to be together has widened to; its own if None. Of
+        same_kind only that of a whole job can be told without its groups. Spares are counted among
+        the nodes of `cluster` that are wholly free and not used.
         """
         nodes = {node.name: node for node in cluster.nodes}
         wrong: list[str] = []
@@ -196,6 +214,9 @@ class Constraints(Explained):
         if self.whole_nodes:
             partly = [n for n in used if len(nodes[n].usable_devices) < nodes[n].devices]
             wrong += [f"whole_nodes: {name} is not wholly free" for name in partly]
+        kinds = {nodes[name].accelerator for name in used}
+        if self.same_kind and self.same_kind.per == "job" and len(kinds) > 1:
+            wrong.append(f"same_kind: the job is on {', '.join(sorted(kinds))}")
         if self.spares:
             have = len(free_nodes(self, cluster, set(used)))
             if have < self.spares:

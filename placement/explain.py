@@ -46,10 +46,11 @@ def explain_infeasible(pcg: PCG, cluster: Cluster, constraints: Constraints) -> 
 
     A constraint is named when giving it up is enough; when that is true of none, those are that
     cannot be met even without the others. For jobs too large for the exact model, "cannot" means
-    that packing in the ways tried finds no placement.
+    that packing in the ways tried finds no placement. Of same_kind place() itself tells.
     Raises InvalidInput for names that do not exist.
     """
     constraints.check_names(pcg, cluster)
+    constraints = constraints.on_devices
     if _possible(pcg, cluster, constraints):
         return None
     given = [name for name in Constraints.model_fields if getattr(constraints, name)]

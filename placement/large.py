@@ -20,8 +20,8 @@ class LargeResult:
 def place_large(fabric: Fabric, demand: Demand, budget: Budget, seed: int) -> LargeResult:
     """Place a job of any size; the job must be feasible."""
     # Imported here because compiled loops take half a second that reading a file does not need.
-    from .large_jobs import found_by_search
     from .rail_jobs import found_on_rails
+    from .wide import found_in_wide_domains
 
-    find = found_by_search if fabric.rail is None else found_on_rails
+    find = found_in_wide_domains if fabric.rail is None else found_on_rails
     return LargeResult(*find(fabric, demand, budget, seed))

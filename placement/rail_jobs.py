@@ -14,7 +14,7 @@ from .rail_bound import rail_bound
 from .rail_planes import by_planes
 from .rail_walk import walked_on_rails
 
-_DOMAINS_SHARE, _PLANES_SHARE = 0.4, 0.25
+_PLANES_SHARE, _WALKS_SHARE = 0.25, 0.3
 _HEATS = (1.0, 0.2)
 _SEED_STEP = 7919
 
@@ -31,25 +31,25 @@ def found_on_rails(
     flat = replace(fabric, rail=None)
     gathered = gather(flat, demand)
     work = budget.left
-    by_domains = Budget(work * _DOMAINS_SHARE)
+    split = by_planes(fabric, gathered.atom)
+    planes_share = _PLANES_SHARE if split is not None else 0.0
+    by_domains = Budget(work * (1 - _WALKS_SHARE - planes_share))
     found, bound, method = found_by_search(flat, demand, by_domains, seed, gathered)
     bound = max(bound, rail_bound(fabric, demand))
     best = _better(fabric, demand, found, in_lanes(fabric, demand, found))
-    split = by_planes(fabric, gathered.atom)
     if split is not None:
         planes, there = split
         inside, _, _ = found_by_search(planes, demand, Budget(work * _PLANES_SHARE), seed)
         in_parts = replace(planes, rail=fabric.rail[there] if fabric.rail is not None else None)
         for slots in (inside, in_lanes(in_parts, demand, inside)):
             best = _better(fabric, demand, best, there[slots])
-    rest = work * (1 - _DOMAINS_SHARE - (_PLANES_SHARE if split is not None else 0.0))
     for turn, heat in enumerate(_HEATS):
         walked = walked_on_rails(
             fabric,
             demand,
             best,
             gathered.atom,
-            rest / len(_HEATS),
+            work * _WALKS_SHARE / len(_HEATS),
             seed + _SEED_STEP * turn,
             heat,
         )

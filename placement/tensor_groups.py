@@ -1,0 +1,118 @@
+"""Tensor-parallel groups that fit a scale-up domain stay in one, unless the request lifts that."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from .cluster import NODE_TIER, Cluster
+from .constraints import Constraints, Pin, Segments
+from .errors import Infeasible
+from .pcg import PCG, Group, Op
+from .placement import Placement
+
+Device = tuple[str, int]
+Solver = Callable[[PCG, Cluster, float, int, Constraints], Placement]
+_NAME = re.compile(r"(tp|tensor)(?![a-z])", re.IGNORECASE)
+
+
+def scale_up_tier(cluster: Cluster) -> str:
+    """The widest tier at which devices meet over scale-up links: "node", or a wider one."""
+    wide = [tier.name for tier in cluster.tiers if tier.scale_up]
+    return wide[-1] if wide else NODE_TIER
+
+
+def tensor_groups(pcg: PCG) -> list[Group]:
+    """The tensor-parallel groups of a job: collectives whose name begins with tp or tensor."""
+    return [
+        group
+        for group in pcg.groups
+        if _NAME.match(group.name) and len(group.ranks) > 1 and group.op is not Op.SEND_RECV
+    ]
+
+
+def split_groups(pcg: PCG, cluster: Cluster, devices: Sequence[Device]) -> list[Group]:
+    """The tensor-parallel groups that fit a scale-up domain of the cluster and are not in one."""
+    groups = tensor_groups(pcg)
+    tier = scale_up_tier(cluster)
+    if not groups or tier == cluster.spine:
+        return []
+    domain = {n.name: n.name if tier == NODE_TIER else n.domains[tier] for n in cluster.nodes}
+    room = Counter[str]()
+    for node in cluster.nodes:
+        room[domain[node.name]] += len(node.usable_devices)
+    widest = max(room.values(), default=0)
+    return [
+        group
+        for group in groups
+        if len(group.ranks) <= widest
+        and len({domain[devices[rank][0]] for rank in group.ranks}) > 1
+    ]
+
+
+def with_whole_groups(
+    found: Placement,
+    pcg: PCG,
+    cluster: Cluster,
+    time_limit_s: float,
+    seed: int,
+    constraints: Constraints,
+    solve: Solver,
+) -> Placement:
+    """`found`, or where it splits tensor-parallel groups a placement that does not.
+
+    The job is placed once more with its groups as segments. Where no placement keeps them all
+    whole, or the groups are not equal parts of the job, `found` stays, with a note.
+    """
+    broken = split_groups(pcg, cluster, found.devices)
+    if not broken:
+        return found
+    tier = scale_up_tier(cluster)
+    total = len({group.ranks for group in tensor_groups(pcg)})
+    said = f"{len({g.ranks for g in broken})} of {total} tensor-parallel groups"
+    order = _one_after_another(tensor_groups(pcg), pcg.world_size)
+    if order is None or constraints.segments is not None:
+        return _noted(found, f"{said} are split over domains of {tier}")
+    place_of = {rank: position for position, rank in enumerate(order)}
+    size = len(broken[0].ranks)
+    wish = constraints.model_copy(
+        update={
+            "segments": Segments(ranks=size, tier=tier),
+            "pinned": tuple(
+                Pin(rank=place_of[pin.rank], node=pin.node, device=pin.device)
+                for pin in constraints.pinned
+            ),
+        }
+    )
+    try:
+        whole = solve(_renumbered(pcg, place_of), cluster, time_limit_s, seed, wish)
+    except Infeasible:
+        return _noted(found, f"{said} are split: no {tier} has room for each of them as a whole")
+    devices = [whole.devices[place_of[rank]] for rank in range(pcg.world_size)]
+    return replace(whole, devices=devices)
+
+
+def _one_after_another(groups: list[Group], ranks: int) -> list[int] | None:
+    """All ranks, group by group, where groups of one size cover each rank once; else None."""
+    sets = sorted({tuple(sorted(group.ranks)) for group in groups})
+    order = [rank for members in sets for rank in members]
+    even = len({len(members) for members in sets}) == 1
+    return order if even and sorted(order) == list(range(ranks)) else None
+
+
+def _renumbered(pcg: PCG, place_of: dict[int, int]) -> PCG:
+    groups = tuple(
+        group.model_copy(update={"ranks": tuple(place_of[rank] for rank in group.ranks)})
+        for group in pcg.groups
+    )
+    requires = tuple(
+        need.model_copy(update={"ranks": tuple(place_of[rank] for rank in need.ranks)})
+        for need in pcg.requires
+    )
+    return pcg.model_copy(update={"groups": groups, "requires": requires})
+
+
+def _noted(found: Placement, note: str) -> Placement:
+    return replace(found, notes=[*found.notes, note])
