@@ -18,7 +18,8 @@ from .peers import all_peers
 from .table import below_bound
 
 ROOT = Path(__file__).resolve().parents[1]
-QUICK_FAMILIES = ("b", "c", "d", "e", "b-experts", "e-experts", "c-context", "fragments", "mesh")
+QUICK_FAMILIES = ("b", "c", "d", "e", "b-experts", "e-experts", "c-context", "fragments")
+QUICK_FAMILIES += ("mesh", "rings", "tables", "skips", "noisy", "mesh-small", "rings-small")
 QUICK_SEEDS = (101, 102)
 FULL_SEEDS = (101, 102, 103, 104, 105)
 
@@ -97,7 +98,11 @@ def _smallest_job() -> Job:
 
 def _warm_up() -> None:
     """Compile what is compiled at first use, so that no family pays for it."""
-    for made in (families.instance("b", 0), families.fragments(0), families.mesh(0, nodes=40)):
+    for made in (
+        families.instance("b", 0),
+        families.fragments(0),
+        families.instance("mesh-small", 0),
+    ):
         place(made.pcg, made.cluster, time_limit_s=1.0, seed=0)
 
 

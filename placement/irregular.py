@@ -1,39 +1,93 @@
-"""Placing jobs in whose groups no grid of ranks was recognised."""
+"""Placing jobs in whose groups no grid of ranks was recognised, tier by tier from the spine in."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from .arrange import best_division, divide, grown_order
+from .arrange import filled, grown_order
 from .budget import Budget
-from .index import Fabric, Ints
+from .index import ANY_KIND, Fabric, Ints
 from .local import Local
-from .polish import MOVES_PER_WORK
+from .partition import partitioned
 from .room import Room
 from .units import UnitGraph
+
+_OUTERMOST_SHARE = 0.6
+"""Part of the work for dividing the job among the outermost domains; the rest goes inwards."""
+_INNER_SHARE = 0.7
+"""Part of the work of a domain for dividing it; the rest is for the domains in it."""
 
 
 def place_irregular(
     fabric: Fabric, graph: UnitGraph, room: Room, budget: Budget, seed: int, node: Ints
 ) -> None:
     """Give every unit of a graph a node: fills `node`."""
-    moves = int(budget.left * 0.5 * MOVES_PER_WORK)
     outermost = room.inside[-1][0]
-    level = fabric.levels
-    everything = np.arange(graph.units)
-    kinds = room.kind_room[-1][outermost]
-    if not (graph.kind >= 0).any():
-        kinds = np.zeros((len(outermost), 0), dtype=np.int64)
-    best: tuple[float, Ints, Ints] | None = None
-    for order in (everything, grown_order(graph)):
-        where = best_division(graph, room, level, outermost, order, 1, moves // 2, seed)
-        cost = Local.of(graph, order, room.room[-1][outermost], kinds).bytes_of(where)
-        if best is None or cost < best[0]:
-            best = (cost, order, where)
-    assert best is not None
-    _, order, where = best
+    order = grown_order(graph)
+    starts = [np.arange(graph.units), order]
+    where, done = _division(
+        graph, room, fabric.levels, outermost, order, starts, budget.left * _OUTERMOST_SHARE, seed
+    )
+    budget.charge(done)
+    work = budget.left
     for i, domain in enumerate(outermost.tolist()):
         units = order[where == i]
-        if len(units):
-            share = moves * len(units) // len(order)
-            divide(graph, room, level - 1, domain, units, 1, share, seed, node)
+        share = work * len(units) / len(order)
+        _divide(graph, room, fabric.levels - 1, domain, units, share, seed, node, budget)
+
+
+def _divide(
+    graph: UnitGraph,
+    room: Room,
+    level: int,
+    domain: int,
+    units: Ints,
+    work: float,
+    seed: int,
+    node: Ints,
+    budget: Budget,
+) -> None:
+    """Give each of `units`, which `domain` at `level` holds, a node below it: fills `node`."""
+    if level == 0:
+        node[units] = domain
+    if level == 0 or not len(units):
+        return
+    children = room.inside[level][domain]
+    where, done = _division(graph, room, level, children, units, [units], work * _INNER_SHARE, seed)
+    budget.charge(done)
+    work -= done
+    for i, child in enumerate(children.tolist()):
+        part = units[where == i]
+        share = max(0.0, work) * len(part) / len(units)
+        _divide(graph, room, level - 1, child, part, share, seed, node, budget)
+
+
+def _division(
+    graph: UnitGraph,
+    room: Room,
+    level: int,
+    children: Ints,
+    units: Ints,
+    orders: list[Ints],
+    work: float,
+    seed: int,
+) -> tuple[Ints, float]:
+    """Index into `children` for each of `units`, and the work done.
+
+    It costs no more than filling the children with the units in any of the `orders`.
+    """
+    spaces, kinds = room.room[level - 1][children], room.kind_room[level - 1][children]
+    needs_kinds = bool((graph.kind[units] != ANY_KIND).any())
+    kind_room = kinds if needs_kinds else np.zeros((len(children), 0), dtype=np.int64)
+    local = Local.of(graph, units, spaces, kind_room)
+    place = np.empty(graph.units, dtype=np.int64)
+    place[units] = np.arange(len(units))
+    starts = []
+    for order in orders:
+        for fill in (np.arange(len(children)), np.argsort(-spaces, kind="stable")):
+            start = np.empty(len(units), dtype=np.int64)
+            start[place[order]] = filled(spaces, kind_room, graph.kind[order], 1, fill)
+            starts.append(start)
+    if level == 1 and spaces.max() <= 1:
+        return starts[0], 0.0  # nodes of one unit each are all alike
+    return partitioned(local, starts, work, seed)

@@ -36,7 +36,7 @@ def found_by_search(
         method = "counts"
     else:
         place_irregular(fabric, gathered.atoms, room, budget, seed, node)
-        method = "annealing"
+        method = "multilevel"
     bound = max(bound, _proved_by_units(fabric, gathered, room, budget, bound, seed, node))
     return _slots(fabric, gathered, node), bound, method
 

@@ -27,6 +27,7 @@ def polished(local: Local, where: Ints, moves: int, seed: int, heat: float = 1.0
         return where
     found, _ = _polish(
         where.copy(),
+        local.size,
         local.kind,
         local.room,
         local.kind_room,
@@ -102,6 +103,7 @@ def _move(
 @compiled
 def _polish(
     where: Ints,
+    size: Ints,
     kind: Ints,
     room: Ints,
     kind_room: Ints,
@@ -132,21 +134,22 @@ def _polish(
             if held[net, j] > 0:
                 parts[net] += 1
     # Units by domain, so that a partner for a swap is found at once.
-    load = np.zeros(domains, dtype=np.int64)
+    load, count = np.zeros(domains, dtype=np.int64), np.zeros(domains, dtype=np.int64)
     kind_load = np.zeros((domains, max(1, kinds)), dtype=np.int64)
     most = 0
     for j in range(domains):
         most = max(most, room[j])
-    most = min(most, units)
+    most = min(most, units)  # a unit takes at least one of the room
     listed = np.zeros((domains, most), dtype=np.int64)
     place = np.zeros(units, dtype=np.int64)
     for u in range(units):
         j = where[u]
-        listed[j, load[j]] = u
-        place[u] = load[j]
-        load[j] += 1
+        listed[j, count[j]] = u
+        place[u] = count[j]
+        count[j] += 1
+        load[j] += size[u]
         if kinds > 0 and kind[u] >= 0:
-            kind_load[j, kind[u]] += 1
+            kind_load[j, kind[u]] += size[u]
     state = seeded(seed)
     now = 0.0
     best_cost = 0.0
@@ -168,23 +171,27 @@ def _polish(
                 b = int(where[unit_link[unit_link_start[u] + pick]])
             else:
                 net = unit_net[unit_net_start[u] + pick - links]
-                size = net_start[net + 1] - net_start[net]
-                b = int(where[net_member[net_start[net] + drawn(state) % size]])
+                members = net_start[net + 1] - net_start[net]
+                b = int(where[net_member[net_start[net] + drawn(state) % members]])
         else:
             b = drawn(state) % domains
         if a == b or room[b] == 0:
             continue
         v = -1
-        if load[b] >= room[b] or (load[b] > 0 and style % 2 == 0):
-            v = int(listed[b, drawn(state) % load[b]])
+        if count[b] > 0 and (load[b] + size[u] > room[b] or style % 2 == 0):
+            v = int(listed[b, drawn(state) % count[b]])
+        back = size[v] if v >= 0 else 0
+        if load[b] + size[u] - back > room[b] or load[a] + back - size[u] > room[a]:
+            continue
         if kinds > 0:
             ku = kind[u]
             kv = kind[v] if v >= 0 else -1
-            if ku != kv:
-                if ku >= 0 and kind_load[b, ku] >= kind_room[b, ku]:
-                    continue
-                if kv >= 0 and kind_load[a, kv] >= kind_room[a, kv]:
-                    continue
+            more_b = size[u] - (back if kv == ku else 0)
+            more_a = back - (size[u] if kv == ku else 0)
+            if ku >= 0 and kind_load[b, ku] + more_b > kind_room[b, ku]:
+                continue
+            if kv >= 0 and kind_load[a, kv] + more_a > kind_room[a, kv]:
+                continue
         change = _move(
             u,
             b,
@@ -262,20 +269,22 @@ def _polish(
             listed[a, place[u]] = v
             place[u], place[v] = place[v], place[u]
         else:
-            last = listed[a, load[a] - 1]
+            last = listed[a, count[a] - 1]
             listed[a, place[u]] = last
             place[last] = place[u]
-            load[a] -= 1
-            listed[b, load[b]] = u
-            place[u] = load[b]
-            load[b] += 1
+            count[a] -= 1
+            listed[b, count[b]] = u
+            place[u] = count[b]
+            count[b] += 1
+        load[a] += back - size[u]
+        load[b] += size[u] - back
         if kinds > 0:
             if kind[u] >= 0:
-                kind_load[a, kind[u]] -= 1
-                kind_load[b, kind[u]] += 1
+                kind_load[a, kind[u]] -= size[u]
+                kind_load[b, kind[u]] += size[u]
             if v >= 0 and kind[v] >= 0:
-                kind_load[b, kind[v]] -= 1
-                kind_load[a, kind[v]] += 1
+                kind_load[b, kind[v]] -= back
+                kind_load[a, kind[v]] += back
         now += change
         if now < best_cost - 1e-9 * hot:
             best_cost = now

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from benchmarks import families, measure, picture, report, table  # noqa: E402
+from benchmarks import families, irregular, measure, picture, report, table  # noqa: E402
 from benchmarks.instances import Instance, grid_pcg  # noqa: E402
 from benchmarks.job import Job  # noqa: E402
 from benchmarks.peers import Candidate, Unavailable, all_peers, pure_python  # noqa: E402
@@ -70,7 +70,7 @@ def test_peers_place_jobs_smaller_than_a_node_and_partly_free_nodes(name: str) -
 
 @pytest.mark.parametrize("name", list(pure_python()))
 def test_peers_place_jobs_without_a_grid_of_ranks(name: str) -> None:
-    made = families.mesh(2, nodes=30, units=4)
+    made = irregular.instance("mesh", 2, irregular.SMALL, nodes=30)
     for candidate in pure_python()[name].candidates(Job(made.pcg, made.cluster), seed=1):
         devices = candidate.place()
         assert measure.validity_problem(made.cluster, made.pcg.world_size, devices) == ""
@@ -199,7 +199,7 @@ def test_invalid_placements_are_not_scored(devices: list[tuple[str, int]], probl
 
 
 def test_instances_are_the_same_for_a_seed_and_differ_between_seeds() -> None:
-    for family in ("fragments", "mesh"):
+    for family in ("fragments", *irregular.FAMILIES[1::2]):
         first, again, other = (families.instance(family, seed) for seed in (5, 5, 6))
         assert first == again
         assert first.pcg != other.pcg or first.cluster != other.cluster

@@ -1,0 +1,131 @@
+"""Making a division problem smaller: units with much to say to each other become one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .chance import State, drawn, seeded
+from .compiled import compiled
+from .index import Floats, Ints
+from .local import Local
+
+_LEAST_SHRINKING = 0.95
+"""A step that leaves more than this part of the units is the last."""
+_STEP_SHRINKING = 0.4
+"""A step leaves at least this part of the units, so that there are states between."""
+
+
+def coarser(local: Local, label: Ints, most: int, seed: int) -> tuple[Local, Ints] | None:
+    """The problem with clusters for units, and the cluster of each unit; None when it is as small.
+
+    Only units of one label and kind are joined, to clusters of at most `most` room.
+    """
+    units = len(local.size)
+    to = _clusters(
+        local.size,
+        local.kind,
+        label,
+        local.net_form,
+        local.net_weight,
+        local.net_start,
+        local.net_member,
+        local.net_ranks,
+        local.unit_net_start,
+        local.unit_net,
+        local.unit_net_ranks,
+        local.unit_link_start,
+        local.unit_link,
+        local.unit_link_weight,
+        most,
+        int(_STEP_SHRINKING * units),
+        seed,
+    )
+    _, to = np.unique(to, return_inverse=True)
+    if int(to.max()) + 1 > _LEAST_SHRINKING * units:
+        return None
+    return local.regrouped(to, local.room, local.kind_room), to
+
+
+_LARGE_NET = 256
+"""Members of a net beyond which it says too little about any two of them."""
+
+
+@compiled
+def _clusters(
+    size: Ints,
+    kind: Ints,
+    label: Ints,
+    net_form: Ints,
+    net_weight: Floats,
+    net_start: Ints,
+    net_member: Ints,
+    net_ranks: Ints,
+    unit_net_start: Ints,
+    unit_net: Ints,
+    unit_net_ranks: Ints,
+    unit_link_start: Ints,
+    unit_link: Ints,
+    unit_link_weight: Floats,
+    most: int,
+    least_clusters: int,
+    seed: int,
+) -> Ints:
+    """A cluster for each unit: that of the neighbour with most bytes to it for its room."""
+    units = len(size)
+    state: State = seeded(seed)
+    order = np.arange(units)
+    for i in range(units - 1, 0, -1):
+        j = drawn(state) % (i + 1)
+        order[i], order[j] = order[j], order[i]
+    to = np.arange(units)
+    weight = size.copy()
+    alone = np.ones(units, dtype=np.int64)
+    score = np.zeros(units)
+    seen = np.zeros(units, dtype=np.int64)
+    clusters = units
+    for i in range(units):
+        if clusters <= least_clusters:
+            break
+        u = order[i]
+        if alone[u] == 0:
+            continue
+        found = 0
+        for k in range(unit_link_start[u], unit_link_start[u + 1]):
+            c = to[unit_link[k]]
+            if score[c] == 0.0:
+                seen[found] = c
+                found += 1
+            score[c] += unit_link_weight[k]
+        for k in range(unit_net_start[u], unit_net_start[u + 1]):
+            net = unit_net[k]
+            members = net_start[net + 1] - net_start[net]
+            if members > _LARGE_NET or net_weight[net] == 0.0:
+                continue
+            for m in range(net_start[net], net_start[net + 1]):
+                v = net_member[m]
+                if v == u:
+                    continue
+                said = net_weight[net] / (members - 1)
+                if net_form[net] == 2:
+                    said = 2.0 * net_weight[net] * unit_net_ranks[k] * net_ranks[m]
+                c = to[v]
+                if score[c] == 0.0:
+                    seen[found] = c
+                    found += 1
+                score[c] += said
+        best, best_score = -1, 0.0
+        for k in range(found):
+            c = seen[k]
+            value = score[c] / weight[c]
+            score[c] = 0.0
+            if c == u or label[c] != label[u] or kind[c] != kind[u]:
+                continue
+            if weight[c] + size[u] <= most and value > best_score:
+                best, best_score = c, value
+        if best >= 0:
+            to[u] = best
+            weight[best] += size[u]
+            alone[u] = 0
+            alone[best] = 0
+            clusters -= 1
+    return to
