@@ -20,7 +20,7 @@ from .errors import Infeasible, InvalidInput, Problem
 from .evaluate import Evaluation, Evaluator, GroupTraffic, evaluate
 from .explain import Obstacle, Source, explain_infeasible, explain_traffic
 from .fabrics import clos_8_rail, dual_plane, fat_tree, nvl_domains
-from .models import Model
+from .models import CapturedModel, Model, capture
 from .occupancy import occupied
 from .parts import rank_parts
 from .pcg import PCG, Algorithm, Group, Op, Requirement
@@ -39,6 +39,7 @@ __all__ = [
     "Algorithm",
     "AtMost",
     "Balanced",
+    "CapturedModel",
     "Cluster",
     "Constraints",
     "CrossRail",
@@ -69,6 +70,7 @@ __all__ = [
     "broken_rules",
     "build_ctg",
     "build_pcg",
+    "capture",
     "clos_8_rail",
     "device_id",
     "domain_tree_of",

@@ -2,6 +2,8 @@
 
 from .attention import Attention, LatentAttention
 from .block import Block, Run, Stack
+from .capture import capture
+from .captured import CapturedLayer, CapturedModel, CapturedOperator
 from .ends import Embedding, Head, Prediction, Projection, Tower
 from .feed_forward import FeedForward, Mixture
 from .model import Model
@@ -13,6 +15,9 @@ __all__ = [
     "Attention",
     "AttentionCore",
     "Block",
+    "CapturedLayer",
+    "CapturedModel",
+    "CapturedOperator",
     "DeltaNet",
     "Dimensions",
     "Embedding",
@@ -30,4 +35,5 @@ __all__ = [
     "ScanCore",
     "Stack",
     "Tower",
+    "capture",
 ]
