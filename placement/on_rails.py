@@ -14,15 +14,20 @@ _MOST_TRIED = 600
 """Placements that are counted whole."""
 
 
-def on_rails(loss: Loss, devices: list[Device], seed: int) -> list[Device]:
-    """Improve the devices of the forced ranks: the best where there are few ways, else by steps."""
+def on_rails(
+    loss: Loss, devices: list[Device], ranks: list[int], seed: int, anywhere: bool
+) -> list[Device]:
+    """Improve the devices of `ranks`: the best where there are few ways, else by steps.
+
+    anywhere: whether they may go to other nodes too.
+    """
     fabric = Fabric.of(loss.best_case())
     demand = Demand.of(loss.pcg, fabric.kinds)
     number = {
         device: s for s, device in enumerate(fabric.devices(np.arange(len(fabric.slot_node))))
     }
     slots = np.array([number[device] for device in devices])
-    search = _Search(fabric, demand, slots, loss.forced)
+    search = _Search(fabric, demand, slots, ranks, anywhere)
     if not search.all_ways():
         search.steps(np.random.default_rng(seed))
     return fabric.devices(search.best)
@@ -31,7 +36,10 @@ def on_rails(loss: Loss, devices: list[Device], seed: int) -> list[Device]:
 class _Search:
     """The best slots found so far for the ranks that move, and what they cost."""
 
-    def __init__(self, fabric: Fabric, demand: Demand, slots: Ints, forced: list[int]) -> None:
+    def __init__(
+        self, fabric: Fabric, demand: Demand, slots: Ints, forced: list[int], anywhere: bool
+    ) -> None:
+        self._home = None if anywhere else fabric.slot_node[slots]
         self._fabric, self._demand, self._forced = fabric, demand, forced
         self.best = slots.copy()
         self._cost: Floats = cut_bytes(fabric, demand, slots)
@@ -45,6 +53,8 @@ class _Search:
             self.best, self._cost = slots.copy(), cost
 
     def _suits(self, rank: int, slot: int) -> bool:
+        if self._home is not None and self._fabric.slot_node[slot] != self._home[rank]:
+            return False
         return bool(self._demand.kind[rank] in (ANY_KIND, self._fabric.slot_kind[slot]))
 
     def all_ways(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from .reseat import MOST_EXACT, anneal, descend, least, seat_each
 from .seat_rules import SeatRules
 from .seats import AWAY, Seats, put_all, seats_of, take_all
 
+Pins = Sequence[tuple[int, int]]
+"""(rank, device index)."""
 _MOST_SINGLE = 64
 """Forced ranks up to which each may also go its own way."""
 _MOST_SINGLE_RANKS = 512
@@ -31,10 +34,12 @@ _MOST_SWAPPED = 64
 _ROUNDS = 5
 
 
-def relocated(loss: Loss, max_moves: int, seed: int, rules: SeatRules) -> list[Device]:
+def relocated(
+    loss: Loss, max_moves: int, seed: int, rules: SeatRules, pinned: Pins = ()
+) -> list[Device] | None:
     """Devices of all ranks after the forced ones have moved, and at most `max_moves` others.
 
-    Forced ranks for which there is no place under `rules` keep their old device.
+    pinned: ranks with the device they must have. None when some rank finds no place under `rules`.
     """
     fabric = Fabric.of(loss.cluster)
     must = set(loss.forced)
@@ -48,8 +53,14 @@ def relocated(loss: Loss, max_moves: int, seed: int, rules: SeatRules) -> list[D
     for name, free in loss.spares.items():
         room[number[name]] = len(free)
     job = _Relocation(fabric, demand, loss.forced, node, room, max_moves, seed, rules)
-    devices = _devices(loss, job.nodes())
-    return on_rails(loss, devices, seed) if fabric.rail is not None else devices
+    found = job.nodes()
+    if (found[loss.forced] == AWAY).any():
+        return None
+    devices = devices_on_nodes(loss, found, pinned)
+    if fabric.rail is None:
+        return devices
+    free = [rank for rank in loss.forced if rank not in dict(pinned)]
+    return on_rails(loss, devices, free, seed, rules.free)
 
 
 class _Relocation:
@@ -86,15 +97,13 @@ class _Relocation:
             return found
         apart = self._forced if few else away
         kept = np.setdiff1d(self._forced, apart)
-        items = [np.array([rank]) for rank in apart.tolist()] + self._by_home(kept)
         stay = self._others
-        others = [np.array([r]) for r in np.flatnonzero(stay)] if small else self._by_node(stay)
-        found = self._seated(items, others, found)
+        others = self._apart(np.flatnonzero(stay)) if small else self._by_node(stay)
+        found = self._seated([*self._apart(apart), *self._by_home(kept)], others, found)
         if (found[self._forced] == AWAY).any():
             # Ranks that any device serves took devices of a kind that others need: all start anew.
             found[self._forced] = AWAY
-            single = [np.array([rank]) for rank in self._forced.tolist()]
-            found = self._seated(single, self._by_node(stay), found)
+            found = self._seated(self._apart(self._forced), self._by_node(stay), found)
         return found
 
     def _by_home(self, ranks: Ints) -> list[Ints]:
@@ -106,6 +115,15 @@ class _Relocation:
         ):
             level = int(self._rules.inside_level[rank])
             parts[at, level, within].append(rank)
+        return [np.array(part, dtype=np.int64) for part in parts.values()]
+
+    def _apart(self, ranks: Ints) -> list[Ints]:
+        """Ranks one by one; those of one part that were on one node together."""
+        parts: dict[tuple[int, int], list[int]] = {}
+        for rank in ranks.tolist():
+            part = int(self._rules.part[rank])
+            key = (part, int(self._node[rank])) if part >= 0 else (-1 - rank, 0)
+            parts.setdefault(key, []).append(rank)
         return [np.array(part, dtype=np.int64) for part in parts.values()]
 
     def _by_node(self, stay: np.ndarray) -> list[Ints]:
@@ -183,7 +201,7 @@ def warm_up_relocation() -> None:
         relocated(loss, moves, 0, rules)
 
 
-def _devices(loss: Loss, node: Ints) -> list[Device]:
+def devices_on_nodes(loss: Loss, node: Ints, pinned: Pins = ()) -> list[Device]:
     """Devices on the nodes chosen: the index a rank had before, else one on its rail."""
     names = [n.name for n in loss.cluster.nodes]
     rails = loss.cluster.rails
@@ -196,8 +214,14 @@ def _devices(loss: Loss, node: Ints) -> list[Device]:
             moved[names[number]].append(rank)
             if rank not in must:
                 free.setdefault(devices[rank][0], set()).add(devices[rank][1])
+    for rank, index in pinned:
+        name = names[int(node[rank])]
+        if rank in moved.get(name, ()):
+            devices[rank] = (name, index)
+            moved[name].remove(rank)
+            free[name].remove(index)
     for name, ranks in moved.items():
-        here = free[name]
+        here = free.get(name, set())
         for same in (
             lambda old, new: old == new,
             lambda old, new: old % rails == new % rails,
