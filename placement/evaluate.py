@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -78,15 +79,8 @@ class Evaluator:
         self._pcg = pcg
         self._cluster = cluster
         self._nodes = _NodeTable(cluster)
-        members: dict[_Pattern, list[int]] = {pattern: [] for pattern in _Pattern}
-        edge_bytes = np.zeros(len(pcg.groups))
-        for index, group in enumerate(pcg.groups):
-            pattern, edge_bytes[index] = _pattern_and_edge_bytes(group)
-            members[pattern].append(index)
-        self._edge_bytes = edge_bytes
-        self._batches = [
-            _Batch.of(pattern, indices, pcg.groups) for pattern, indices in members.items()
-        ]
+        prepared = _Prepared.of(pcg)
+        self._edge_bytes, self._batches = prepared.edge_bytes, prepared.batches
 
     def __call__(self, devices: Sequence[Device]) -> Evaluation:
         """Traffic with rank r on `devices[r]`. Raises InvalidInput."""
@@ -102,6 +96,33 @@ class Evaluator:
             _edges=edges,
             _edge_bytes=self._edge_bytes,
         )
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """The groups of a PCG by their pattern, and bytes by edge of each group."""
+
+    edge_bytes: npt.NDArray[np.float64]
+    batches: list[_Batch]
+
+    @classmethod
+    def of(cls, pcg: PCG) -> _Prepared:
+        """That of a PCG; kept for the one used last, as it takes longer than to count with it."""
+        global _last
+        if _last is not None and _last[0]() is pcg:
+            return _last[1]
+        members: dict[_Pattern, list[int]] = {pattern: [] for pattern in _Pattern}
+        edge_bytes = np.zeros(len(pcg.groups))
+        for index, group in enumerate(pcg.groups):
+            pattern, edge_bytes[index] = _pattern_and_edge_bytes(group)
+            members[pattern].append(index)
+        batches = [_Batch.of(pattern, found, pcg.groups) for pattern, found in members.items()]
+        prepared = cls(edge_bytes, batches)
+        _last = (weakref.ref(pcg), prepared)
+        return prepared
+
+
+_last: tuple[weakref.ref[PCG], _Prepared] | None = None
 
 
 class _Pattern(Enum):
@@ -185,6 +206,9 @@ class _NodeTable:
         )
 
     def _checked(self, devices: Sequence[Device], world_size: int) -> tuple[Ints, Ints]:
+        plain = self._plain(devices) if len(devices) == world_size else None
+        if plain is not None:
+            return plain
         problems: list[Problem] = []
         if len(devices) != world_size:
             found = f"{len(devices)} devices for {world_size} ranks"
@@ -215,6 +239,24 @@ class _NodeTable:
         if problems:
             raise InvalidInput("devices", problems)
         return nodes, indices
+
+    def _plain(self, devices: Sequence[Device]) -> tuple[Ints, Ints] | None:
+        """Node and index of each device, all at once; None where anything is wrong with any."""
+        if not all(type(d) is tuple and len(d) == 2 and type(d[1]) is int for d in devices):
+            return None
+        try:
+            numbers = [self._index[name] for name, _ in devices]
+        except (KeyError, TypeError):
+            return None
+        nodes = np.array(numbers, dtype=np.int64)
+        counts = np.array([node.devices for node in self._nodes], dtype=np.int64)
+        given = [index for _, index in devices]
+        if min(given, default=0) < 0 or max(given, default=0) >= self._most_devices:
+            return None
+        indices = np.array(given, dtype=np.int64)
+        places = nodes * self._most_devices + indices
+        distinct = len(np.unique(places)) == len(places)
+        return (nodes, indices) if distinct and (indices < counts[nodes]).all() else None
 
     def _node_hint(self, name: str) -> str:
         close = difflib.get_close_matches(name, list(self._index), n=1)

@@ -28,7 +28,7 @@ _MOVES_AN_ITEM, _MOST_MOVES = 5000, 60_000
 _HEATS = ((0.3, 0.03), (0.06, 0.01))
 """First and last temperature of the walks, in parts of what a step changes on average. The first
 gets out of where a few items came to lie one by one, the second settles."""
-_INNER_SHARE = 0.4
+_INNER_SHARE = 0.25
 """Steps at the inner tiers, as part of those at the outermost."""
 _MOST_SWAPPED = 64
 _ROUNDS = 5
