@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from .hf_encoder import encoder_parts, pair_parts, vision_parts
 from .hf_families import FAMILIES, Family, family_in, family_of
 from .hf_keys import Keys, read_config
 from .hf_towers import contrastive_parts, vision_tower
+from .sizes import Positions
 
 _TEXT = ("text_config", "llm_config", "language_config", "language_model_config", "thinker_config")
 _READERS = {
@@ -103,7 +105,7 @@ def _family(wrapper: Keys, text: Keys) -> tuple[str, Family]:
     own = text.text("name") or ""
     if named is None and own and (found := family_in(own)):
         text.note(f"no model_type: read as {found[0]} by the name {shown(own)}")
-        return found
+        return found[0], replace(found[1], ffn_multiple=None)
     return _guessed(text, named, architecture)
 
 
@@ -120,7 +122,9 @@ def _guessed(text: Keys, named: str | None, architecture: str) -> tuple[str, Fam
         text.note(f"{given}: read like Llama, gated with RMS norms and without biases")
         return "llama", FAMILIES["llama"]
     text.note(f"{given}: read like GPT-2, with biases, layer norms and tied embeddings")
-    return "gpt2", FAMILIES["gpt2"]
+    # What a known family leaves out has a meaning, what an unknown one leaves out is missing.
+    positions: Positions = "learned" if text.has(*SEQUENCE) else "none"
+    return "gpt2", replace(FAMILIES["gpt2"], ffn_multiple=None, positions=positions)
 
 
 def _towers(wrapper: Keys, hidden: int) -> tuple[Any, ...]:

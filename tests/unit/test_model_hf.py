@@ -475,3 +475,17 @@ def test_any_object_is_a_model_or_refused_by_name(
     else:
         assert model.parameters >= model.active_parameters > 0
         assert Model.model_validate_json(model.model_dump_json()) == model
+
+
+def test_what_an_unknown_family_leaves_out_is_missing_and_not_guessed() -> None:
+    older = {"n_embd": 64, "n_layer": 4, "n_head": 8, "vocab_size": 100}
+    with pytest.raises(InvalidInput) as caught:
+        Model.from_hf(older)
+    places = [problem.place for problem in caught.value.problems]
+    assert places == ["intermediate_size", "model_type"]
+    with pytest.raises(InvalidInput, match="intermediate_size: missing"):
+        Model.from_hf(older | {"name": "bloom-new"})
+    # GPT-2 itself means 4 x hidden by leaving it out.
+    assert Model.from_hf(older | {"model_type": "gpt2", "n_positions": 32}).ffn == 256
+    model = Model.from_hf(older | {"n_inner": 128})
+    assert (model.sequence, model.position_parameters) == (None, 0)
