@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict
 
 from ..placement.cluster import NODE_TIER, Cluster, Node, Tier
 from ..placement.errors import InvalidInput, Problem
+from ..placement.links import NodeLinks
+from .device_links import Matrix, node_links
 from .inventory import NodeInventory
 from .netprobe import PathMeasurement
 from .nics import LinkState
@@ -69,6 +71,8 @@ def assemble_cluster(
     notes: list[str] = []
     numbers = _tier_numbers([*tiers, SPINE], domains, measurements, labels, inventories, notes)
     found = [_node(inventory, domains[inventory.node], notes) for inventory in inventories]
+    described, links_of = _links(inventories)
+    found = [node and node.model_copy(update={"links": links_of.get(node.name)}) for node in found]
     with_devices = tuple(
         sorted((node for node in found if node is not None), key=lambda node: _natural(node.name))
     )
@@ -80,7 +84,7 @@ def assemble_cluster(
         raise InvalidInput("nodes", [Problem("", "no node has a device", fix)])
     taken = {node.name for node in with_devices}
     rails = _rails([i for i in inventories if i.node in taken], notes)
-    cluster = Cluster(name=name, tiers=numbers, rails=rails, nodes=with_devices)
+    cluster = Cluster(name=name, tiers=numbers, rails=rails, links=described, nodes=with_devices)
     return Assembly(cluster, tuple(notes))
 
 
@@ -285,6 +289,22 @@ def _node(inventory: NodeInventory, domains: Mapping[str, str], notes: list[str]
         domains=dict(domains),
         free_devices=None if usable == tuple(range(count)) else usable,
     )
+
+
+def _links(
+    inventories: Sequence[NodeInventory],
+) -> tuple[dict[str, NodeLinks], dict[str, str]]:
+    """The different ways in which nodes join their devices, by a name, and the name for each."""
+    names: dict[Matrix, str] = {}
+    described: dict[str, NodeLinks] = {}
+    of_node: dict[str, str] = {}
+    for inventory in sorted(inventories, key=lambda one: _natural(one.node)):
+        count = max((device.index for device in inventory.devices), default=-1) + 1
+        links = node_links(inventory.links, count)
+        if links is not None:
+            name = names.setdefault(inventory.links, f"links-{len(names) + 1}")
+            described[name], of_node[inventory.node] = links, name
+    return described, of_node
 
 
 def _rails(inventories: Sequence[NodeInventory], notes: list[str]) -> int:

@@ -46,7 +46,11 @@ class Device(BaseModel):
 
 
 class NodeInventory(BaseModel):
-    """One node. `cpus` are those this process may use; `notes` are facts worth a reader's time."""
+    """One node. `cpus` are those this process may use; `notes` are facts worth a reader's time.
+
+    links: what joins each pair of devices, by index, as `nvidia-smi topo -m` names it; empty where
+        it is not known.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -57,6 +61,7 @@ class NodeInventory(BaseModel):
     memory_bytes: int
     nics: tuple[Nic, ...] = ()
     devices: tuple[Device, ...] = ()
+    links: tuple[tuple[str, ...], ...] = ()
     device_source: DeviceSource = DeviceSource.NONE
     driver: str = ""
     notes: tuple[str, ...] = ()
@@ -90,6 +95,7 @@ def take_inventory(
         memory_bytes=psutil.virtual_memory().total,
         nics=nics,
         devices=devices,
+        links=facts.links if source is DeviceSource.NVML else (),
         device_source=source,
         driver=facts.driver,
         notes=notes,

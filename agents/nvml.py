@@ -8,6 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from .device_links import read_device_links
+
 # Product names as NVML gives them, most particular first, in the names of the catalog.
 _KINDS: tuple[tuple[str, str], ...] = (
     (r"\bGB200\b", "GB200"),
@@ -37,7 +39,10 @@ class Gpu(BaseModel):
 
 
 class NvmlFacts(BaseModel):
-    """What NVML says of a node; `absent` says why it says nothing."""
+    """What NVML says of a node; `absent` says why it says nothing.
+
+    links: what joins each pair of devices; empty where it is not known or a device is left out.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -45,6 +50,7 @@ class NvmlFacts(BaseModel):
     driver: str = ""
     absent: str = ""
     faults: tuple[str, ...] = ()
+    links: tuple[tuple[str, ...], ...] = ()
 
 
 def accelerator_kind(product: str) -> str:
@@ -71,13 +77,15 @@ def read_nvml(binding: Any = None) -> NvmlFacts:
         return NvmlFacts(absent=f"no NVIDIA driver: {error}")
     try:
         driver = _as_text(binding.nvmlSystemGetDriverVersion())
-        gpus, faults = [], []
+        gpus, faults, handles = [], [], []
         for index in range(binding.nvmlDeviceGetCount()):
             try:
                 gpus.append(_read_gpu(binding, index))
+                handles.append(binding.nvmlDeviceGetHandleByIndex(index))
             except binding.NVMLError as error:
                 faults.append(f"device {index} cannot be read: {error}")
-        return NvmlFacts(gpus=tuple(gpus), driver=driver, faults=tuple(faults))
+        links = read_device_links(binding, handles) if not faults else ()
+        return NvmlFacts(gpus=tuple(gpus), driver=driver, faults=tuple(faults), links=links)
     except binding.NVMLError as error:
         return NvmlFacts(absent=f"the NVIDIA driver does not answer: {error}")
     finally:
