@@ -21,15 +21,15 @@ _PATIENCE = 4
 
 def bound_work(problem: Counts) -> float:
     """Work of one step of `spread_bound`."""
-    rooms = np.unique(np.minimum(problem.room, problem.height.sum()))
-    height = int(problem.height.max(initial=0))
-    cells = (rooms + 1) * (np.minimum(rooms, height) + 1) * problem.classes
     total = int(problem.height.sum())
+    largest = min(int(problem.room.max(initial=0)), total)
+    height = min(int(problem.height.max(initial=0)), largest)
+    cells = (largest + 1) * (height + 1) * problem.classes
     # The knapsack leaves no more room unused in any domain than is spare in all of them.
     spare = int(problem.room.sum()) - total + 1
     unused = np.minimum(problem.room + 1, spare).astype(np.float64)
     knapsack = (total + min(total, spare) * unused).sum()
-    return float(cells.sum() + knapsack) / CELLS_PER_WORK
+    return float(cells + knapsack) / CELLS_PER_WORK
 
 
 @dataclass
@@ -86,15 +86,13 @@ class _Relaxed:
             self._cost[p, height + 1 :] = _FAR
             touched[p, height] = 2.0
         self._touched = touched
-        self._rooms, self._which = np.unique(
-            np.minimum(problem.room, self._total), return_inverse=True
-        )
+        self._rooms = np.minimum(problem.room, self._total)
 
     def value(self, prices: _Prices) -> tuple[float, Ints]:
         """The bound at these prices, and the columns that attain it."""
         cost = self._cost - prices.parts[:, None] * self._touched
         value, spread = _priced(
-            cost, self._link, prices.whole, self._rooms, self._which, self._total, self._tall
+            cost, self._link, prices.whole, self._rooms, self._total, self._tall
         )
         value += float((prices.whole * self._height).sum()) + 2 * float(prices.parts.sum())
         return value, spread
@@ -134,51 +132,49 @@ class _Relaxed:
 
 @compiled
 def _priced(
-    cost: Floats, link: Floats, prices: Floats, rooms: Ints, which: Ints, total: int, height: int
+    cost: Floats, link: Floats, prices: Floats, rooms: Ints, total: int, height: int
 ) -> tuple[float, Ints]:
     """Least priced cost of a column a domain that together use `total` units, and the columns."""
     classes = cost.shape[0]
+    domains = len(rooms)
     largest = rooms.max()
     tall = min(height, largest)
-    least = np.empty((2, largest + 1, tall + 1))
-    came = np.zeros((len(rooms), classes, largest + 1, tall + 1), dtype=np.int16)
-    tables = np.full((len(rooms), largest + 1), _FAR)
-    tops = np.zeros((len(rooms), largest + 1), dtype=np.int64)
-    for i in range(len(rooms)):
-        _column_table(
-            cost, link, prices, rooms[i], min(height, rooms[i]), least, came[i], tables[i], tops[i]
-        )
-    domains = len(which)
+    # Columns of u units are the same for every domain that has room for them: one table is enough.
+    came = np.zeros((classes, largest + 1, tall + 1), dtype=np.int16)
+    table = np.full(largest + 1, _FAR)
+    tops = np.zeros(largest + 1, dtype=np.int64)
+    _column_table(cost, link, prices, largest, tall, came, table, tops)
+    spare = rooms.sum() - total
     joined = np.full((domains + 1, total + 1), _FAR)
-    used = np.zeros((domains, total + 1), dtype=np.int32)
     joined[0, 0] = 0.0
     reach = 0
-    room_left = 0
     for j in range(domains):
-        room_left += rooms[which[j]]
-    for j in range(domains):
-        table = tables[which[j]]
-        room = rooms[which[j]]
-        room_left -= room
-        for t in range(min(reach, total) + 1):
-            value = joined[j, t]
-            if value >= _FAR:
-                continue
-            for u in range(max(0, total - room_left - t), min(room, total - t) + 1):
-                if value + table[u] < joined[j + 1, t + u]:
-                    joined[j + 1, t + u] = value + table[u]
-                    used[j, t + u] = u
+        room = rooms[j]
+        fewest = max(0, room - spare)
+        low = max(0, reach - spare)
+        now, after = joined[j], joined[j + 1]
+        for u in range(fewest, room + 1):
+            here = table[u]
+            # No branch and a stride of one: compilers make vector instructions of this loop.
+            for t in range(low, min(reach, total - u) + 1):
+                value = now[t] + here
+                old = after[t + u]
+                after[t + u] = value if value < old else old
         reach += room
     spread = np.zeros((classes, domains), dtype=np.int64)
+    if joined[domains, total] >= _FAR:
+        return _FAR, spread
     t = total
     for j in range(domains - 1, -1, -1):
-        u = int(used[j, t])
+        u = max(0, rooms[j] - spare)
+        while joined[j, t - u] + table[u] > joined[j + 1, t]:
+            u += 1
         t -= u
-        h = int(tops[which[j], u])
+        h = int(tops[u])
         for p in range(classes - 1, -1, -1):
             spread[p, j] = h
             if p > 0:
-                before = int(came[which[j], p, u, h])
+                before = int(came[p, u, h])
                 u -= h
                 h = before
     return joined[domains, total], spread
@@ -191,13 +187,13 @@ def _column_table(
     prices: Floats,
     room: int,
     tall: int,
-    least: Floats,
     came: npt.NDArray[np.int16],
     table: Floats,
     tops: Ints,
 ) -> None:
     """Fill `table[u]` with the least priced cost of a column of u units, and its last height."""
     classes = cost.shape[0]
+    least = np.empty((2, room + 1, tall + 1))
     falling = np.empty(tall + 2)
     falling_at = np.empty(tall + 2, dtype=np.int64)
     now, after = 0, 1

@@ -9,7 +9,7 @@ from .compiled import compiled
 from .counts import Counts
 from .index import Floats, Ints
 
-CELLS_PER_WORK = 50_000_000
+CELLS_PER_WORK = 150_000_000
 """Table cells counted as one unit of work."""
 _FAR = 1e300
 
@@ -66,10 +66,10 @@ def share_best(
     fewest = max(0, total - room[b])
     widest = min(widest, most)
     now, after = 0, 1
-    for u in range(most + 1):
-        for h in range(widest + 1):
-            least[now, u, h] = _FAR
     t = spread[0, a] + spread[0, b]
+    for u in range(min(most, t) + 1):
+        for h in range(min(t, u) + 1):
+            least[now, u, h] = _FAR
     for h in range(min(t, most) + 1):
         least[now, h, h] = cost[0, h] + cost[0, t - h]
     held = t
@@ -78,9 +78,10 @@ def share_best(
         t = spread[p, a] + spread[p, b]
         weight = link[p - 1]
         shift = t_before - t
-        rest = total - held - t
-        for u in range(most + 1):
-            for h in range(widest + 1):
+        # Only what the next class will read is cleared; the rest holds what was there before.
+        tall = min(t, widest)
+        for u in range(max(0, held + t - room[b]), min(most, held + t) + 1):
+            for h in range(min(tall, u) + 1):
                 least[after, u, h] = _FAR
         low_u = max(0, held - room[b])
         for u in range(low_u, min(most, held) + 1):
@@ -147,8 +148,6 @@ def share_best(
                         came[p, u + h, h] = at
         now, after = after, now
         held += t
-        if rest < 0:
-            break
     best = _FAR
     best_u, best_h = 0, 0
     for u in range(fewest, most + 1):
@@ -218,14 +217,10 @@ def share_all(
                 if cells >= most_cells:
                     return total, cells
                 size = 0
-                widest = 0
                 for p in range(classes):
-                    t = min(room[a], spread[p, a] + spread[p, b])
-                    size += t
-                    widest = max(widest, t)
+                    size += min(room[a], spread[p, a] + spread[p, b])
                 most = min(room[a], size)
-                # Clearing the table takes about a quarter of the time of filling it.
-                cells += max(size * most, classes * (most + 1) * (widest + 1) // 4)
+                cells += (size + classes) * (most + 1)
                 change = share_best(
                     spread, cost, link, room, a, b, came, least, queue, falling, falling_at
                 )

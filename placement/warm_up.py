@@ -13,6 +13,7 @@ def warm_up() -> None:
     # Imported here because compiled loops take half a second that reading a file does not need.
     from .anneal import walk
     from .bound import spread_bound
+    from .class_pairs import share_classes
     from .counts import Counts
     from .index import PAIRS, RING, Demand
     from .link_tables import warm_up_links
@@ -34,6 +35,7 @@ def warm_up() -> None:
     every = np.arange(3)
     walk(problem, cost, link, start, every, 300, 1, 1.0)
     share_all(start.copy(), cost, link, room, every, np.ones(3, dtype=np.int64), 1, 1000)
+    share_classes(start.copy(), cost, link, room, every, np.ones(3, dtype=np.int64), 1, 1000)
     spread_bound(problem, problem.bytes_of(start), 0.01)
     shape_bound(problem, 2.0, 3.0, 0.01)
     demand = Demand(
