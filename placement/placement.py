@@ -29,6 +29,9 @@ class Placement:
     spares: nodes kept free near the job for repairs, nearest first, where constraints ask for them.
     node_link_s: seconds a step that the traffic inside nodes takes on their links, summed over its
         edges; None where no links of the nodes used are described.
+    communication_s: predicted time of a step's communication, and communication_bound_s: seconds
+        that no placement is predicted to take less than (the same where that is proved of this
+        one); None unless placed by time. `communication_time` predicts it for any placement.
     """
 
     devices: list[tuple[str, int]]
@@ -39,6 +42,8 @@ class Placement:
     notes: list[str] = field(default_factory=list)
     spares: list[str] = field(default_factory=list)
     node_link_s: float | None = None
+    communication_s: float | None = None
+    communication_bound_s: float | None = None
 
     @property
     def cross_spine_bytes(self) -> float:
@@ -69,6 +74,9 @@ class Placement:
         }
         if self.node_link_s is not None:
             data["node_link_s"] = self.node_link_s
+        if self.communication_s is not None:
+            data["communication_s"] = self.communication_s
+            data["communication_bound_s"] = self.communication_bound_s
         return data
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -93,6 +101,8 @@ class Placement:
             notes=list(record.notes),
             spares=list(record.spares),
             node_link_s=record.node_link_s,
+            communication_s=record.communication_s,
+            communication_bound_s=record.communication_bound_s,
         )
 
 
@@ -109,3 +119,5 @@ class _Record(BaseModel):
     notes: list[str] = []
     spares: list[Name] = []
     node_link_s: NonNegative | None = None
+    communication_s: NonNegative | None = None
+    communication_bound_s: NonNegative | None = None
