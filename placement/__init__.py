@@ -3,6 +3,7 @@
 from .accelerators import CATALOG, Accelerator
 from .cluster import Cluster, CrossRail, Node, NodeState, Tier
 from .constraints import AtMost, Balanced, Constraints, Pin, Segments, Together
+from .cost import Estimator, StepEstimate, estimate
 from .ctg import (
     CTG,
     build_ctg,
@@ -45,6 +46,7 @@ __all__ = [
     "CrossRail",
     "Domain",
     "DomainTree",
+    "Estimator",
     "Evaluation",
     "Evaluator",
     "Group",
@@ -64,6 +66,7 @@ __all__ = [
     "Requirement",
     "Segments",
     "Source",
+    "StepEstimate",
     "Tier",
     "Together",
     "Workload",
@@ -77,6 +80,7 @@ __all__ = [
     "draw_fabric",
     "draw_placement",
     "dual_plane",
+    "estimate",
     "evaluate",
     "explain_infeasible",
     "explain_traffic",

@@ -48,7 +48,8 @@ class Tier(BaseModel):
     """A level of the network; `bandwidth` in bytes/s per NIC and direction, `latency` in s.
 
     At a `scale_up` tier devices meet over NVLink or a like link and not through NICs, so its
-    bandwidth is per device: a scale-up domain wider than a node.
+    bandwidth is per device: a scale-up domain wider than a node. `reduces`: its switches add in
+    flight (SHARP).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -58,6 +59,7 @@ class Tier(BaseModel):
     latency: NonNegative
     oversubscription: Annotated[Positive, Field(ge=1)] = 1.0
     scale_up: bool = False
+    reduces: bool = False
 
 
 class Node(BaseModel):
@@ -129,8 +131,12 @@ class Cluster(Explained):
         """The cluster as plain data in the file format."""
         data: dict[str, Any] = self.model_dump(mode="json", exclude_none=True)
         for tier in data["tiers"]:
-            if not tier["scale_up"]:
-                del tier["scale_up"]
+            for key in ("scale_up", "reduces"):
+                if not tier[key]:
+                    del tier[key]
+        for accelerator in data["accelerators"].values():
+            if not accelerator["switch_reduces"]:
+                del accelerator["switch_reduces"]
         if not data["links"]:
             del data["links"]
         return data

@@ -13,6 +13,8 @@ from .models.sizes import Count
 
 Recompute = Literal["none", "selective", "full"]
 Precision = Literal["bf16", "fp16", "fp8"]
+Software = Literal["megatron-2021", "megatron", "fsdp"]
+Fusion = Literal["none", "elementwise", "attention"]
 DIMENSIONS = ("tp", "cp", "ep", "dp", "pp")
 
 
@@ -52,6 +54,10 @@ class Workload(Explained):
     sequence: tokens a sample; the model's own by default.
     fp32_gradients: gradients are summed in 4 bytes instead of the 2 of the precision.
     rank_order: which dimension's ranks are next to each other, nearest first.
+    software: the training program whose habits a step's time follows; by default the one that such
+        steps were measured with on these accelerators (`cost.software.software_name`).
+    fusion: what its kernels fuse: "none" each operation a kernel of its own, "elementwise" chains
+        of element-wise ones, "attention" attention too; by default what the program does.
 
     Making one checks every rule that the split must meet; InvalidInput lists all that are broken.
     """
@@ -65,6 +71,8 @@ class Workload(Explained):
     precision: Precision = "bf16"
     fp32_gradients: bool = False
     rank_order: str = "tp-cp-ep-dp-pp"
+    software: Software | None = None
+    fusion: Fusion | None = None
 
     @model_validator(mode="before")
     @classmethod

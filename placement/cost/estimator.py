@@ -1,0 +1,300 @@
+"""How long a training step takes on a cluster, and what it is made of: `estimate`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ..cluster import Cluster
+from ..errors import Infeasible
+from ..models import Model
+from ..workload import Software as SoftwareName
+from ..workload import Workload
+from .collective_time import Links
+from .communication import Prices, gradient_s, micro_batch_waits
+from .constants import CONSTANTS, Constants
+from .flops import training_flops_per_token
+from .layout import Layout, layout_of
+from .memory import Footprint, StageMemory, footprint, slice_of, stage_memory
+from .operations import Slice
+from .schedule import bubble_s
+from .software import Software, software_name, with_fusion
+from .spans import ground_of, packed
+from .stages import Parameters, Stage, parameters_of, stages_of
+from .step import StepEstimate
+from .work import StageWork, StageWorker
+
+Device = tuple[str, int]
+
+
+def estimate(
+    workload: Workload, cluster: Cluster, devices: Sequence[Device] | None = None
+) -> StepEstimate:
+    """Seconds of a training step, what they are made of, and the memory of the fullest rank.
+
+    devices: (node name, device index) of ranks 0, 1, ...; by default the cluster's free devices in
+    order, domain after domain, which keeps neighbouring ranks near each other. Every collective
+    takes its time at the tier where its worst group lies, next to the job's other groups. Nothing
+    but the job is assumed to use the network.
+
+    Raises Infeasible with fewer devices than ranks, InvalidInput for devices that do not exist. A
+    job too large for the memory is estimated all the same: see `StepEstimate.fits`. The model, its
+    sources and its errors are described in docs/cost-model.md.
+    """
+    return _estimator(cluster)(workload, devices)
+
+
+_KEPT_CLUSTERS = 8
+_estimators: dict[int, Estimator] = {}
+
+
+def _estimator(cluster: Cluster) -> Estimator:
+    """The estimator of a cluster; the last few are kept, for what they have worked out."""
+    found = _estimators.get(id(cluster))
+    if found is None or found.cluster is not cluster:
+        while len(_estimators) >= _KEPT_CLUSTERS:
+            del _estimators[next(iter(_estimators))]
+        found = _estimators[id(cluster)] = Estimator(cluster)
+    return found
+
+
+class _Part(NamedTuple):
+    """Pipeline stages that are alike: the first of them, how many, and what each of them does."""
+
+    first: int
+    alike: int
+    stage: Stage
+    parameters: Parameters
+    worker: StageWorker
+    work: StageWork
+    memory: StageMemory
+
+
+@dataclass(frozen=True, eq=False)
+class _Shape:
+    """What of a workload does not depend on its batch, on data parallelism or on the network."""
+
+    part: Slice
+    parts: tuple[_Part, ...]
+    flops_per_token: float
+
+
+class Estimator:
+    """`estimate` prepared for many workloads on one cluster, by the `constants` of the cost model.
+
+    What estimates share is kept: layers by their shape and split, collectives by bytes and place.
+    """
+
+    def __init__(self, cluster: Cluster, constants: Constants = CONSTANTS) -> None:
+        self.cluster = cluster
+        self._constants = constants
+        self._ground = packed(cluster)
+        self._programs: dict[Any, tuple[SoftwareName, Software]] = {}
+        self._layouts: dict[Any, Layout] = {}
+        self._workers: dict[Any, StageWorker] = {}
+        # Models are known by their identity, which holds while they are kept alive here.
+        self._models: list[Model] = []
+        self._stages: dict[tuple[int, int, int], tuple[Stage, ...]] = {}
+        self._shapes: dict[Any, _Shape] = {}
+        self._prices: dict[tuple[Links, Software], Prices] = {}
+        self._shares: dict[Any, tuple[tuple[float, ...], ...]] = {}
+        self._ends: dict[Any, tuple[tuple[float, float, float], ...]] = {}
+        self._footprints: dict[Any, Footprint] = {}
+
+    def __call__(self, workload: Workload, devices: Sequence[Device] | None = None) -> StepEstimate:
+        """As `estimate`."""
+        split, count = workload.parallelism, workload.micro_batches
+        layout = self._layout(workload, devices)
+        name, program = self._program(workload, layout)
+        shape = self._shape(workload, layout, program)
+        prices = self._prices_of(layout.links, program)
+        shares = self._stage_shares(workload, shape, layout, prices)
+        busy = [sum(share) for share in shares]
+        slowest = busy.index(max(busy))
+        bubble = bubble_s(
+            "interleaved" if split.virtual_pp > 1 else "1f1b",
+            [(part.alike, busy[i], part.work.weights_s) for i, part in enumerate(shape.parts)],
+            split.virtual_pp,
+        )
+        data, optimizer = self._end_of_step(workload, shape, layout, prices, busy)
+        compute, repeated, wait, tensor, context, expert, pipeline = shares[slowest]
+        breakdown = {
+            "compute": count * compute,
+            "recompute": count * repeated,
+            "launch": count * wait,
+            "tensor_parallel": count * tensor,
+            "context_parallel": count * context,
+            "expert_parallel": count * expert,
+            "pipeline_transfer": count * pipeline,
+            "bubble": bubble,
+            "data_parallel": data,
+            "optimizer": optimizer,
+        }
+        seconds = math.fsum(breakdown.values())
+        tokens = workload.global_batch * workload.sequence
+        flops = tokens * shape.flops_per_token
+        fullest = self._fullest(workload, shape)
+        stage = shape.parts[slowest].first
+        return StepEstimate(
+            step_s=seconds,
+            tokens_per_s=tokens / seconds,
+            mfu=flops / (seconds * layout.peak_of(workload.precision)),
+            memory_bytes=fullest.total,
+            breakdown=breakdown,
+            memory=fullest.parts,
+            memory_limit_bytes=layout.memory_bytes(fullest.stage),
+            slowest_stage=stage,
+            slowest_rank=layout.first_ranks[stage],
+            fullest_stage=fullest.stage,
+            devices=split.world_size,
+            model_flops=flops,
+            power_w=layout.power_w,
+            software=name,
+        )
+
+    def _program(self, workload: Workload, layout: Layout) -> tuple[SoftwareName, Software]:
+        sharded = workload.parallelism.zero == 3
+        kinds = tuple(layout.accelerators)
+        key = (workload.software, workload.fusion, workload.precision, sharded, kinds)
+        found = self._programs.get(key)
+        if found is None:
+            name = software_name(workload, kinds)
+            program = with_fusion(self._constants.software[name], workload.fusion)
+            found = self._programs[key] = name, program
+        return found
+
+    def _layout(self, workload: Workload, devices: Sequence[Device] | None) -> Layout:
+        split = workload.parallelism
+        if devices is not None:
+            ground = ground_of(self.cluster, devices)
+            _check_room(self.cluster, split.world_size, ground.size)
+            return layout_of(workload, ground, self.cluster)
+        key = (split.tp, split.cp, split.ep, split.dp, split.pp, workload.rank_order)
+        found = self._layouts.get(key)
+        if found is None:
+            _check_room(self.cluster, split.world_size, self._ground.size)
+            found = self._layouts[key] = layout_of(workload, self._ground, self.cluster)
+        return found
+
+    def _prices_of(self, links: Links, program: Software) -> Prices:
+        found = self._prices.get((links, program))
+        if found is None:
+            found = self._prices[links, program] = Prices(links, program, self._constants)
+        return found
+
+    def _shape(self, workload: Workload, layout: Layout, program: Software) -> _Shape:
+        model, split = workload.model, workload.parallelism
+        part = slice_of(workload)
+        precision = workload.precision
+        key = (id(model), split.pp, split.virtual_pp, part, precision, program, layout.kinds)
+        found = self._shapes.get(key)
+        if found is None:
+            flops = training_flops_per_token(model, workload.sequence)
+            parts = self._parts(workload, layout, program, part)
+            found = self._shapes[key] = _Shape(part, parts, flops)
+        return found
+
+    def _parts(
+        self, workload: Workload, layout: Layout, program: Software, part: Slice
+    ) -> tuple[_Part, ...]:
+        alike: dict[tuple[Stage, tuple[str, ...]], list[int]] = {}
+        for index, stage in enumerate(self._stages_of(workload)):
+            alike.setdefault((stage, layout.kinds[index]), []).append(index)
+        found = []
+        for (stage, kinds), indices in alike.items():
+            worker = self._worker(layout.slowest(kinds, workload.precision), workload, program)
+            held = parameters_of(workload.model, stage, part.tp, part.ep, part.expert_tp)
+            work = worker.work(workload.model, stage, part)
+            memory = stage_memory(workload.model, stage, part, program)
+            found.append(_Part(indices[0], len(indices), stage, held, worker, work, memory))
+        return tuple(found)
+
+    def _stages_of(self, workload: Workload) -> tuple[Stage, ...]:
+        split = workload.parallelism
+        key = (id(workload.model), split.pp, split.virtual_pp)
+        found = self._stages.get(key)
+        if found is None:
+            found = self._stages[key] = stages_of(workload)
+            self._models.append(workload.model)
+        return found
+
+    def _worker(self, kind: str, workload: Workload, program: Software) -> StageWorker:
+        key = (kind, workload.precision, program)
+        found = self._workers.get(key)
+        if found is None:
+            accelerator = self.cluster.accelerator(kind)
+            found = self._workers[key] = StageWorker(
+                accelerator, workload.precision, program, self._constants
+            )
+        return found
+
+    def _stage_shares(
+        self, workload: Workload, shape: _Shape, layout: Layout, prices: Prices
+    ) -> tuple[tuple[float, ...], ...]:
+        """Seconds of a micro-batch by what takes them, for each part of the shape."""
+        key = (shape, prices, layout.tp, layout.cp, layout.ep, layout.pp)
+        found = self._shares.get(key)
+        if found is None:
+            rows = []
+            for part in shape.parts:
+                work, ends = part.work, part.stage.first + part.stage.last
+                waits = micro_batch_waits(workload, shape.part, work, layout, prices, ends)
+                compute = work.forward_s + work.backward_s
+                rows.append((compute, work.repeated_s, work.wait_s, *waits))
+            found = self._shares[key] = tuple(rows)
+        return found
+
+    def _end_of_step(
+        self,
+        workload: Workload,
+        shape: _Shape,
+        layout: Layout,
+        prices: Prices,
+        busy: Sequence[float],
+    ) -> tuple[float, float]:
+        """Seconds after the last micro-batch: gradients that are still on their way, optimizer."""
+        split = workload.parallelism
+        spans = (layout.dp, layout.expert_dp, layout.ends)
+        rounds = workload.micro_batches if split.reshard_parameters else 1
+        key = (shape, prices, spans, split.zero, workload.fp32_gradients, rounds)
+        found = self._ends.get(key)
+        if found is None:
+            found = self._ends[key] = tuple(
+                (
+                    *gradient_s(workload, part.parameters, part.stage, layout, prices),
+                    part.worker.optimizer_s(workload, part.parameters),
+                )
+                for part in shape.parts
+            )
+        program, count = prices.software, workload.micro_batches
+        beside = program.gather_overlap * count if split.zero == 3 else program.gradient_overlap
+        ends = [
+            (max(0.0, moved - beside * seconds) + tied, optimizer)
+            for (moved, tied, optimizer), seconds in zip(found, busy, strict=True)
+        ]
+        return max(ends, key=sum)
+
+    def _fullest(self, workload: Workload, shape: _Shape) -> Footprint:
+        """Of stages that are alike the first holds most micro-batches at once."""
+        split = workload.parallelism
+        held = min(workload.micro_batches, split.pp * split.virtual_pp)
+        key = (shape, split.dp, split.zero, workload.fp32_gradients, held)
+        found = self._footprints.get(key)
+        if found is None:
+            framework = self._constants.framework_bytes
+            prints = [
+                footprint(workload, one.first, one.parameters, one.memory, framework)
+                for one in shape.parts
+            ]
+            found = self._footprints[key] = max(prints, key=lambda one: one.total)
+        return found
+
+
+def _check_room(cluster: Cluster, ranks: int, devices: int) -> None:
+    if ranks > devices:
+        raise Infeasible(
+            f"estimate: {ranks} ranks on {devices} free devices of cluster {cluster.name!r}: "
+            f"{ranks - devices} too few; use smaller degrees of parallelism or free nodes"
+        )

@@ -1,0 +1,74 @@
+"""What each pipeline stage of a workload holds: layers of each kind, and parameters of a rank."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..models import Model
+from ..workload import Workload
+
+
+class Stage(NamedTuple):
+    """Layers of a pipeline rank, over all of its virtual stages.
+
+    layers: how many of each kind, by the kind's place in the model's stack. first, last: whether
+    it has the embedding, and the output head.
+    """
+
+    layers: tuple[tuple[int, int], ...]
+    first: bool
+    last: bool
+
+
+class Parameters(NamedTuple):
+    """Parameters on one rank: those that all data-parallel ranks have alike, and of experts."""
+
+    dense: int
+    experts: int
+
+
+def stages_of(workload: Workload) -> tuple[Stage, ...]:
+    """The stages of a workload, first to last."""
+    stack, split = workload.model.stack, workload.parallelism
+    place = {id(block): index for index, block in enumerate(stack.blocks)}
+    each = stack.layers // (split.pp * split.virtual_pp)
+    found = []
+    for stage in range(split.pp):
+        counts: dict[int, int] = {}
+        for piece in range(split.virtual_pp):
+            start = (piece * split.pp + stage) * each
+            for count, block in stack.between(start, start + each):
+                index = place[id(block)]
+                counts[index] = counts.get(index, 0) + count
+        layers = tuple((count, index) for index, count in counts.items())
+        found.append(Stage(layers, stage == 0, stage == split.pp - 1))
+    return tuple(found)
+
+
+def parameters_of(model: Model, stage: Stage, tp: int, ep: int, expert_tp: int) -> Parameters:
+    """Parameters of a rank on a stage.
+
+    The first stage has the embedding, an encoder and learned positions, the last the final norm,
+    the output head (a copy of the embedding when that is tied and on another stage) and layers that
+    predict further tokens.
+    """
+    dense = experts = 0
+    for count, index in stage.layers:
+        block = model.stack.blocks[index]
+        times = 1 if model.stack.shared else count
+        dense += times * block.dense_parameters(tp)
+        experts += times * block.expert_parameters(expert_tp, ep)
+    if stage.first:
+        dense += model.input_parameters(tp)
+        if model.encoder is not None:
+            dense += model.encoder.parameters(tp)
+    if stage.last:
+        dense += model.output_parameters(tp, own_copy=not stage.first)
+        if model.prediction is not None:
+            ahead = model.prediction
+            held = ahead.stack.kinds
+            experts_ahead = sum(n * block.expert_parameters(expert_tp, ep) for n, block in held)
+            experts += experts_ahead
+            whole = sum(n * block.expert_parameters(tp) for n, block in held)
+            dense += ahead.parameters(tp) - whole
+    return Parameters(dense, experts)

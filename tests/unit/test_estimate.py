@@ -1,0 +1,359 @@
+"""Step estimates: what they are made of, how they follow the place, and published steps."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from railweave.placement import (
+    Cluster,
+    Estimator,
+    Infeasible,
+    InvalidInput,
+    Model,
+    Parallelism,
+    Workload,
+    estimate,
+)
+from railweave.placement.cost.compute import DeviceModel
+from railweave.placement.cost.constants import CONSTANTS
+from railweave.placement.cost.flops import training_flops_per_token
+from railweave.placement.cost.operations import Product
+from railweave.placement.cost.schedule import bubble_s
+
+GPT3 = {"hidden": 12288, "layers": 96, "heads": 96, "vocab": 51200, "sequence": 2048}
+SMALL = {"hidden": 1024, "layers": 8, "heads": 16, "vocab": 32000, "sequence": 1024}
+
+
+def cluster(
+    count: int, accelerator: str = "A100-80G", nic: float = 25e9, **changes: Any
+) -> Cluster:
+    data = {
+        "format": "railweave.cluster/1",
+        "name": "test",
+        "rails": 8,
+        "tiers": [{"name": "spine", "bandwidth": nic, "latency": 2e-6}],
+        "nodes": [
+            {"name": f"n{n:03d}", "accelerator": accelerator, "devices": 8} for n in range(count)
+        ],
+    }
+    return Cluster.parse(data | changes)
+
+
+def workload(model: Model | None = None, batch: int = 64, **given: Any) -> Workload:
+    degrees = {"tp", "pp", "dp", "cp", "ep", "virtual_pp", "zero", "sequence_parallel"}
+    split = {name: value for name, value in given.items() if name in degrees}
+    rest = {name: value for name, value in given.items() if name not in degrees}
+    return Workload(
+        model=model or Model.transformer(**SMALL),
+        parallelism=Parallelism(**split),
+        global_batch=batch,
+        **rest,
+    )
+
+
+MEGATRON = [
+    # Narayanan 2021 and Korthikanti 2022 on DGX A100: model, nodes, split, batch, micro-batch,
+    # recomputation, seconds.
+    ((6144, 48, 64), 1, {"tp": 8}, 4, 4, "full", 1.42),
+    ((6144, 48, 64), 1, {"tp": 8, "sequence_parallel": True}, 4, 4, "selective", 1.10),
+    ((12288, 96, 96), 8, {"tp": 8, "pp": 8, "virtual_pp": 3}, 64, 1, "full", 18.13),
+    (
+        (12288, 96, 96),
+        8,
+        {"tp": 8, "pp": 8, "virtual_pp": 3, "sequence_parallel": True},
+        64,
+        1,
+        "selective",
+        13.75,
+    ),
+    ((12288, 96, 96), 48, {"tp": 8, "pp": 12, "dp": 4}, 1536, 1, "full", 76.78),
+    ((20480, 105, 128), 280, {"tp": 8, "pp": 35, "dp": 8}, 2240, 1, "full", 55.45),
+]
+
+
+@pytest.mark.parametrize("row", MEGATRON, ids=lambda row: f"{row[0][0]}-{row[1]}-{row[5]}")
+def test_published_megatron_steps_are_met_within_a_tenth(row: Any) -> None:
+    (hidden, layers, heads), nodes, split, batch, micro_batch, recompute, seconds = row
+    model = Model.transformer(hidden=hidden, layers=layers, heads=heads, vocab=51200, sequence=2048)
+    found = estimate(
+        workload(
+            model,
+            batch,
+            micro_batch=micro_batch,
+            recompute=recompute,
+            precision="fp16",
+            **({"zero": 0, "sequence_parallel": False} | split),
+        ),
+        cluster(nodes),
+    )
+    assert found.step_s == pytest.approx(seconds, rel=0.10)
+
+
+H100 = [
+    # NVIDIA's DGX Cloud recipes: precision, nodes, split, batch, seconds; Llama 3.1 70B at 8192.
+    ("bf16", 8, {"tp": 4, "pp": 4, "cp": 2, "dp": 2, "virtual_pp": 5}, 128, 14.66),
+    ("fp8", 8, {"tp": 4, "pp": 8, "dp": 2, "virtual_pp": 5}, 128, 9.86),
+    ("fp8", 64, {"tp": 4, "pp": 8, "dp": 16, "virtual_pp": 5}, 1024, 10.07),
+]
+
+
+@pytest.mark.parametrize("row", H100, ids=lambda row: f"{row[0]}-{row[1]}")
+def test_published_h100_steps_are_met_within_a_tenth(row: Any) -> None:
+    precision, nodes, split, batch, seconds = row
+    model = Model.transformer(
+        hidden=8192, layers=80, heads=64, kv_heads=8, ffn=28672, vocab=128256, sequence=8192,
+        gated_mlp=True,
+    )  # fmt: skip
+    found = estimate(
+        workload(model, batch, precision=precision, **split), cluster(nodes, "H100-SXM", 50e9)
+    )
+    assert found.step_s == pytest.approx(seconds, rel=0.10)
+
+
+def test_175b_on_300b_tokens_takes_1024_a100_about_34_days_and_314_zettaflop() -> None:
+    found = estimate(
+        workload(
+            Model.transformer(**GPT3),
+            1536,
+            tp=8,
+            pp=8,
+            dp=16,
+            zero=0,
+            sequence_parallel=False,
+            recompute="full",
+            precision="fp16",
+        ),
+        cluster(128),
+    )
+    tokens = 300e9
+    assert found.days(tokens) == pytest.approx(34, rel=0.06)
+    step_tokens = 1536 * 2048
+    zettaflop = found.model_flops / step_tokens * tokens / 1e21
+    assert 6 * 174.6e9 * tokens / 1e21 == pytest.approx(314, rel=0.005)
+    assert zettaflop == pytest.approx(314, rel=0.05)  # the rest is attention
+    assert 6 * 175e9 * tokens / 312e12 / 86400 / 365 == pytest.approx(32, rel=0.01)
+
+
+def test_utilisation_falls_as_chips_outgrow_their_memory_bandwidth() -> None:
+    """LLaMA-7B on cards of one memory, 148 to 443 TFLOP/s: 71 to 54 % in the published chart."""
+    model = Model.transformer(
+        hidden=4096, layers=32, heads=32, ffn=11008, vocab=32000, sequence=4096, gated_mlp=True
+    )
+    used = [
+        estimate(workload(model, 256, tp=1, dp=8, micro_batch=2), cluster(1, chip)).mfu
+        for chip in ("chip-148T", "chip-298T", "chip-443T")
+    ]
+    assert used[0] > used[1] > used[2]
+    assert used[0] / used[2] == pytest.approx(0.713 / 0.54, rel=0.15)
+    assert used[0] == pytest.approx(0.713, rel=0.1)
+
+
+@given(
+    tp=st.sampled_from([1, 2, 4, 8]),
+    pp=st.sampled_from([1, 2, 4, 8]),
+    zero=st.integers(0, 3),
+    recompute=st.sampled_from(["none", "selective", "full"]),
+    precision=st.sampled_from(["bf16", "fp16", "fp8"]),
+    micro_batch=st.sampled_from([1, 2, 4]),
+)
+def test_the_parts_of_a_step_add_up_and_none_is_negative(
+    tp: int, pp: int, zero: int, recompute: str, precision: str, micro_batch: int
+) -> None:
+    dp = 64 // (tp * pp)
+    found = PLACE(
+        workload(
+            MODEL, 64 * micro_batch, tp=tp, pp=pp, dp=dp, zero=zero, recompute=recompute,
+            precision=precision, micro_batch=micro_batch,
+        )
+    )  # fmt: skip
+    assert math.fsum(found.breakdown.values()) == pytest.approx(found.step_s, rel=1e-12)
+    assert math.fsum(found.memory.values()) == pytest.approx(found.memory_bytes, rel=1e-12)
+    assert min(found.breakdown.values()) >= 0
+    assert min(found.memory.values()) >= 0
+    assert 0 < found.mfu < 1
+    assert found.tokens_per_s * found.step_s == pytest.approx(64 * micro_batch * 1024)
+
+
+MODEL = Model.transformer(**SMALL)
+PLACE = Estimator(cluster(8, "H100-SXM"))
+
+
+def test_ranks_in_order_are_what_no_devices_mean() -> None:
+    place = cluster(2)
+    in_order = [(node.name, index) for node in place.nodes for index in range(8)]
+    work = workload(tp=4, pp=2, dp=2)
+    assert estimate(work, place, in_order) == estimate(work, place)
+
+
+def test_tensor_parallel_ranks_scattered_over_nodes_take_longer() -> None:
+    place = cluster(2)
+    in_order = [(node.name, index) for node in place.nodes for index in range(8)]
+    random.Random(0).shuffle(in_order)
+    work = workload(Model.transformer(**GPT3), tp=8, dp=2)
+    scattered = estimate(work, place, in_order)
+    assert scattered.step_s > estimate(work, place).step_s
+    assert (
+        scattered.breakdown["tensor_parallel"]
+        > 2 * estimate(work, place).breakdown["tensor_parallel"]
+    )
+
+
+def test_oversubscription_slows_what_crosses_it() -> None:
+    work = workload(Model.transformer(**GPT3), 64, tp=8, dp=4, zero=1)
+    even = [{"name": "spine", "bandwidth": 25e9, "latency": 2e-6}]
+    thin = [even[0] | {"oversubscription": 8}]
+    wide = estimate(work, cluster(4, tiers=even)).breakdown
+    narrow = estimate(work, cluster(4, tiers=thin)).breakdown
+    assert narrow["data_parallel"] > 3 * wide["data_parallel"]
+    assert narrow["tensor_parallel"] == wide["tensor_parallel"]
+
+
+def test_nodes_joined_by_scale_up_links_are_one_island() -> None:
+    tiers = [
+        {"name": "rack", "bandwidth": 900e9, "latency": 1e-6, "scale_up": True},
+        {"name": "spine", "bandwidth": 50e9, "latency": 2e-6},
+    ]
+    nodes = [
+        {"name": f"n{n}", "accelerator": "GB200", "devices": 4, "domains": {"rack": f"r{n // 4}"}}
+        for n in range(8)
+    ]
+    joined = cluster(1, tiers=tiers, nodes=nodes, rails=4)
+    apart = cluster(1, tiers=tiers[1:], rails=4, nodes=[node | {"domains": {}} for node in nodes])
+    work = workload(tp=16, dp=2)
+    wide, narrow = estimate(work, joined).breakdown, estimate(work, apart).breakdown
+    assert narrow["tensor_parallel"] > 3 * wide["tensor_parallel"]
+
+
+def test_the_slowest_stage_of_mixed_devices_is_named() -> None:
+    nodes = [
+        {"name": "a", "accelerator": "A100-80G", "devices": 8},
+        {"name": "v", "accelerator": "V100", "devices": 8},
+    ]
+    found = estimate(workload(Model.transformer(**GPT3), 64, tp=8, pp=2), cluster(1, nodes=nodes))
+    assert (found.slowest_stage, found.slowest_rank) == (1, 8)
+    alike = estimate(workload(Model.transformer(**GPT3), 64, tp=8, pp=2), cluster(2))
+    assert found.step_s > 1.5 * alike.step_s
+
+
+def test_recomputation_costs_time_and_saves_memory() -> None:
+    place, model = cluster(1), Model.transformer(**SMALL)
+    kinds = ("none", "selective", "full")
+    found = [
+        estimate(workload(model, tp=8, recompute=kind, precision="fp16"), place) for kind in kinds
+    ]
+    assert found[0].step_s < found[1].step_s < found[2].step_s
+    assert found[0].memory_bytes > found[1].memory_bytes > found[2].memory_bytes
+
+
+def test_less_fusion_takes_longer_and_more_memory() -> None:
+    place = cluster(1)
+    model = Model.transformer(**(SMALL | {"hidden": 4096, "heads": 32}))
+    none, elements, all_of_it = (
+        estimate(workload(model, tp=8, fusion=fusion), place)
+        for fusion in ("none", "elementwise", "attention")
+    )
+    assert none.step_s > elements.step_s > all_of_it.step_s
+    assert none.memory_bytes >= elements.memory_bytes > all_of_it.memory_bytes
+
+
+def test_fp8_makes_large_steps_faster_but_not_twice() -> None:
+    place, model = cluster(8, "H100-SXM", 50e9), Model.transformer(**GPT3)
+    wide = estimate(workload(model, 64, tp=8, pp=8, virtual_pp=3), place).step_s
+    narrow = estimate(workload(model, 64, tp=8, pp=8, virtual_pp=3, precision="fp8"), place).step_s
+    assert 1.2 < wide / narrow < 2
+
+
+def test_interleaving_shortens_the_bubble_by_its_pieces() -> None:
+    model = Model.transformer(**GPT3)
+    plain, pieces = (
+        estimate(workload(model, 64, tp=8, pp=8, virtual_pp=v), cluster(8)).breakdown["bubble"]
+        for v in (1, 3)
+    )
+    assert pieces == pytest.approx(plain / 3, rel=0.1)
+
+
+def test_bubbles_of_equal_stages_are_the_published_ones() -> None:
+    p, forward_and_backward, weights = 8, 3.0, 1.0
+    stages = [(p, forward_and_backward, weights)]
+    assert bubble_s("1f1b", stages, 1) == (p - 1) * 3.0
+    assert bubble_s("interleaved", stages, 4) == (p - 1) * 3.0 / 4
+    assert bubble_s("zero_bubble", stages, 1) == (p - 1) * 2.0
+
+
+def test_an_uneven_stage_sets_the_pace_and_waits_for_the_others_once() -> None:
+    assert bubble_s("1f1b", [(3, 1.0, 0.3), (1, 2.0, 0.6)], 1) == 3.0
+
+
+def test_model_flops_follow_the_published_formula() -> None:
+    """Narayanan 2021: 72 L h^2 (1 + s / 6h + V / 12 L h) a token with full attention."""
+    h, layers, s, vocab = 12288, 96, 2048, 51200
+    found = training_flops_per_token(Model.transformer(**GPT3), s)
+    attention = 12 * layers * h * s
+    full = 72 * layers * h * h * (1 + s / (6 * h) + vocab / (12 * layers * h))
+    assert found == pytest.approx(full - attention / 2, rel=1e-4)
+
+
+def test_sparse_models_count_the_experts_a_token_uses() -> None:
+    dims = SMALL | {"gated_mlp": True}
+    dense = training_flops_per_token(Model.transformer(**dims), 1024)
+    sparse = training_flops_per_token(
+        Model.transformer(**dims, experts=8, experts_per_token=2), 1024
+    )
+    layers, h = SMALL["layers"], SMALL["hidden"]
+    one_more = 6 * layers * (3 * h * 4 * h + 8 * h)
+    assert sparse == pytest.approx(dense + one_more, rel=1e-9)
+
+
+@given(
+    m=st.integers(1, 16384),
+    n=st.integers(1, 16384),
+    k=st.integers(1, 16384),
+)
+def test_a_matrix_product_never_beats_its_roofline(m: int, n: int, k: int) -> None:
+    product = Product(m, n, k, 1)
+    seconds = DEVICE.product_s(product)
+    assert seconds >= 2 * m * n * k / 312e12
+    assert seconds >= 2 * (m * k + k * n + m * n) / 2039e9
+    assert DEVICE.product_s(Product(m, n, 2 * k, 1)) > seconds
+
+
+DEVICE = DeviceModel(cluster(1).accelerator("A100-80G"), "bf16", CONSTANTS)
+
+
+def test_days_cost_and_energy_follow_from_the_step() -> None:
+    found = estimate(workload(tp=8, batch=64), cluster(1))
+    tokens = 1e9
+    seconds = tokens / found.tokens_per_s
+    assert found.days(tokens) == pytest.approx(seconds / 86400)
+    assert found.device_hours(tokens) == pytest.approx(seconds / 3600 * 8)
+    assert found.cost(tokens, 2.0) == pytest.approx(2 * found.device_hours(tokens))
+    kwh = found.device_hours(tokens) * 400 * 1.3 / 1000
+    assert found.energy_kwh(tokens, pue=1.3) == pytest.approx(kwh)
+
+
+def test_energy_of_a_device_of_unknown_power_is_asked_for() -> None:
+    found = estimate(workload(tp=8, batch=64), cluster(1, "chip-148T"))
+    with pytest.raises(InvalidInput, match="power_w"):
+        found.energy_kwh(1e9)
+    assert found.energy_kwh(1e9, power_w=300) > 0
+
+
+def test_a_cluster_too_small_is_refused_with_what_is_short() -> None:
+    with pytest.raises(Infeasible, match=r"16 ranks on 8 free devices.*8 too few"):
+        estimate(workload(tp=8, dp=2), cluster(1))
+
+
+def test_devices_that_do_not_exist_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="no node 'nowhere'"):
+        estimate(workload(tp=1), cluster(1), [("nowhere", 0)])
+
+
+def test_a_job_that_does_not_fit_is_estimated_and_says_so() -> None:
+    found = estimate(workload(Model.transformer(**GPT3), 8, tp=8), cluster(1))
+    assert not found.fits
+    assert found.memory_bytes > found.memory_limit_bytes
