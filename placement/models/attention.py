@@ -152,6 +152,12 @@ class LatentAttention(Explained):
         top = self.indexer_top or None
         return AttentionCore(heads, heads, self.head_dim, self.v_head_dim, self.causal, window=top)
 
+    def indexer_core(self) -> AttentionCore | None:
+        """The scores of the lightning indexer, whole on every rank; it has one key a token."""
+        if not self.indexer_heads:
+            return None
+        return AttentionCore(self.indexer_heads, 1, self.indexer_head_dim, 0, self.causal)
+
     def matmuls(self, tp: int = 1) -> tuple[MatMul, ...]:
         """The projections on one of `tp` ranks; the compressions are whole on every rank."""
         heads = share(self.heads, tp)

@@ -88,8 +88,14 @@ class Block(Explained):
         return found
 
     def cores(self, tp: int = 1) -> tuple[Core, ...]:
-        """What mixes tokens on one of `tp` ranks: attention or a recurrence, cross-attention."""
-        return tuple(part.core(tp) for part in (self.mixer, self.cross) if part is not None)
+        """What mixes tokens on one of `tp` ranks: attention or a recurrence, cross-attention.
+
+        A lightning indexer's scores, which choose the keys of the attention, are a core besides.
+        """
+        found: list[Core] = [p.core(tp) for p in (self.mixer, self.cross) if p is not None]
+        if isinstance(self.mixer, LatentAttention) and (index := self.mixer.indexer_core()):
+            found.append(index)
+        return tuple(found)
 
     def parameters(self, tp: int = 1, ep: int = 1, expert_tp: int | None = None) -> int:
         """Parameters on one of `tp` x `ep` ranks."""

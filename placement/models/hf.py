@@ -19,6 +19,8 @@ from .hf_towers import contrastive_parts, vision_tower
 from .sizes import Positions
 
 _TEXT = ("text_config", "llm_config", "language_config", "language_model_config", "thinker_config")
+# Wrappers inside wrappers: Qwen Omni has its text two deep.
+_DEEPEST = 4
 _READERS = {
     "decoder": decoder_parts,
     "encoder": encoder_parts,
@@ -70,7 +72,9 @@ def hf_parts(source: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str, An
 def _text_of(wrapper: Keys) -> Keys:
     """The part that describes the text model: the whole, or an object inside a wrapper."""
     found = wrapper
-    while not found.has(*HIDDEN) and not found.has(*LAYERS):
+    for _ in range(_DEEPEST):
+        if found.has(*HIDDEN) or found.has(*LAYERS):
+            break
         inside = next((s for name in _TEXT if (s := found.section(name)) is not None), None)
         if inside is None:
             break

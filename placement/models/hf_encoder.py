@@ -91,7 +91,8 @@ def encoder_parts(keys: Keys, name: str, family: Family) -> dict[str, Any]:
         stack = Stack.of([(layers, block)], final_norm=None, shared=name == "albert")
     types = keys.count("type_vocab_size", least=0)
     if types is None and name in ("bert", "albert", "electra"):
-        types = 2 if name != "distilbert" else 0
+        types = 2
+        keys.note(f"no type_vocab_size: two token types, as every {name} has")
     embedding = Embedding(
         hidden=hidden,
         vocab=vocab,
@@ -179,7 +180,7 @@ def image_embedding(
     front = Projection(name="patches", inputs=inputs, outputs=hidden, bias=bias)
     embedding = Embedding(
         hidden=hidden,
-        positions=min(tokens, 10**9),
+        positions=tokens,
         position_kind="learned",
         class_tokens=class_tokens,
         front=(front,),

@@ -157,8 +157,8 @@ def sparse_layers(keys: Keys, layers: int) -> list[bool]:
     step = keys.count("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval") or 1
     period = keys.count("expert_layer_period") or 1
     offset = keys.count("expert_layer_offset", least=0) or 0
-    only = set(_indices(keys, "mlp_only_layers"))
-    named = _indices(keys, "moe_layers") if keys.has("moe_layers") else None
+    only = keys.indices("mlp_only_layers")
+    named = keys.indices("moe_layers") if keys.has("moe_layers") else None
     for layer in range(layers):
         inside = (
             layer % every == 0 and (layer + 1) % step == 0 and layer % period == offset % period
@@ -166,12 +166,4 @@ def sparse_layers(keys: Keys, layers: int) -> list[bool]:
         found[layer] = found[layer] and inside and layer not in only
         if named is not None:
             found[layer] = layer in named
-    return found
-
-
-def _indices(keys: Keys, name: str) -> list[int]:
-    found = keys.items(name) or []
-    if not all(isinstance(entry, int) for entry in found):
-        keys.fault(name, "entries that are no layers", "give indices of layers")
-        return []
     return found

@@ -102,6 +102,14 @@ class Keys:
             return None
         return value
 
+    def indices(self, name: str) -> set[int]:
+        """The layers that a list names; none when it is absent."""
+        found = self.items(name) or []
+        if not all(isinstance(entry, int) for entry in found):
+            self.fault(name, "entries that are no layers", "give indices of layers")
+            return set()
+        return set(found)
+
     def section(self, *names: str) -> Keys | None:
         """The object under a name."""
         name, value = self._first(names)

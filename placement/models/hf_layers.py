@@ -49,7 +49,7 @@ def mixer_kinds(keys: Keys, name: str, family: Family, layers: int) -> list[Kind
         offset = keys.count("attn_layer_offset", least=0) or 0
         return ["full" if i % period == offset % period else "mamba" for i in range(layers)]
     if name == "bamba" and keys.has("attn_layer_indices"):
-        attends = keys.items("attn_layer_indices") or []
+        attends = keys.indices("attn_layer_indices")
         return ["full" if i in attends else "mamba" for i in range(layers)]
     if name in ("mamba", "mamba2", "falcon_mamba"):
         return ["mamba"] * layers

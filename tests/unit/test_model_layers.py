@@ -158,6 +158,24 @@ def test_keys_a_query_sees_are_those_counted_one_by_one(
     assert core.flops_per_token(sequence) == pytest.approx(2 * 3 * 12 * pairs / sequence)
 
 
+def test_an_indexer_bounds_the_keys_and_scores_them_all() -> None:
+    sparse = LatentAttention(
+        hidden=64,
+        heads=4,
+        q_lora_rank=16,
+        kv_lora_rank=16,
+        qk_nope_head_dim=8,
+        qk_rope_head_dim=8,
+        v_head_dim=8,
+        indexer_heads=2,
+        indexer_head_dim=4,
+        indexer_top=8,
+    )
+    attention, index = Block(hidden=64, mixer=sparse).cores()
+    assert attention.flops_per_token(1000) == pytest.approx(2 * 4 * (16 + 8) * 8, rel=0.01)
+    assert index.flops_per_token(1000) == 2 * 2 * 4 * 1001 / 2
+
+
 def test_a_recurrence_costs_each_token_the_same_however_long_the_sequence() -> None:
     for mixer in (
         DeltaNet(hidden=64, key_heads=4, value_heads=8, key_head_dim=8, value_head_dim=16),

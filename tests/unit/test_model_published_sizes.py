@@ -405,6 +405,114 @@ def t5(width: int, layers: int, heads: int, size: int, ffn: int, **more: Any) ->
     } | more
 
 
+QWEN3_NEXT = llama(2048, 48, 16, 2, 5120, 151936) | {
+    "model_type": "qwen3_next",
+    "head_dim": 256,
+    "num_experts": 512,
+    "num_experts_per_tok": 10,
+    "moe_intermediate_size": 512,
+    "shared_expert_intermediate_size": 512,
+    "linear_num_key_heads": 16,
+    "linear_num_value_heads": 32,
+    "linear_key_head_dim": 128,
+    "linear_value_head_dim": 128,
+    "linear_conv_kernel_dim": 4,
+    "full_attention_interval": 4,
+}
+ERNIE_4_5 = llama(2560, 28, 20, 4, 12288, 103424) | {
+    "model_type": "ernie4_5_moe",
+    "tie_word_embeddings": True,
+    "moe_num_experts": 64,
+    "moe_k": 6,
+    "moe_intermediate_size": 1536,
+    "moe_num_shared_experts": 2,
+    "moe_layer_start_index": 1,
+    "moe_layer_interval": 1,
+}
+DOTS_1 = llama(4096, 62, 32, 32, 10944, 152064) | {
+    "model_type": "dots1",
+    "n_routed_experts": 128,
+    "num_experts_per_tok": 6,
+    "n_shared_experts": 2,
+    "moe_intermediate_size": 1408,
+    "first_k_dense_replace": 1,
+}
+MAMBA_2 = {
+    "model_type": "mamba2",
+    "hidden_size": 2560,
+    "num_hidden_layers": 64,
+    "num_heads": 80,
+    "head_dim": 64,
+    "state_size": 128,
+    "n_groups": 1,
+    "conv_kernel": 4,
+    "vocab_size": 50288,
+    "tie_word_embeddings": True,
+}
+CHATGLM_3 = {
+    "model_type": "chatglm",
+    "hidden_size": 4096,
+    "num_layers": 28,
+    "num_attention_heads": 32,
+    "multi_query_attention": True,
+    "multi_query_group_num": 2,
+    "kv_channels": 128,
+    "ffn_hidden_size": 13696,
+    "padded_vocab_size": 65024,
+    "add_bias_linear": False,
+    "add_qkv_bias": True,
+    "seq_length": 8192,
+}
+FURTHER: dict[str, tuple[int, dict[str, Any]]] = {
+    "qwen3-next-80b": (79_674_391_296, QWEN3_NEXT),
+    "ernie-4.5-21b": (21_825_437_888, ERNIE_4_5),
+    "dots.llm1": (142_774_381_696, DOTS_1),
+    "mamba2-2.7b": (2_702_599_680, MAMBA_2),
+    "chatglm3-6b": (6_243_584_000, CHATGLM_3),
+    "internlm2-7b": (
+        7_737_708_544,
+        llama(4096, 32, 32, 8, 14336, 92544) | {"model_type": "internlm2", "bias": False},
+    ),
+    "seed-oss-36b": (
+        36_151_104_512,
+        llama(5120, 64, 80, 8, 27648, 155136)
+        | {"model_type": "seed_oss", "head_dim": 128}
+        | {"attention_bias": True, "attention_out_bias": False},
+    ),
+    "command-r7b": (
+        8_028_033_024,
+        plain(4096, 32, 32, 14336, 256000, num_key_value_heads=8, sliding_window=4096)
+        | {"model_type": "cohere2"},
+    ),
+    "codegen-350m": (
+        356_712_448,
+        gpt(1024, 20, 16, 51200, n_positions=2048, tie_word_embeddings=False)
+        | {"model_type": "codegen"},
+    ),
+    "openai-gpt": (
+        116_534_784,
+        gpt(768, 12, 12, 40478, n_positions=512) | {"model_type": "openai-gpt"},
+    ),
+    "xglm-564m": (
+        564_463_616,
+        {
+            "model_type": "xglm",
+            "d_model": 1024,
+            "num_layers": 24,
+            "attention_heads": 16,
+            "ffn_dim": 4096,
+            "vocab_size": 256008,
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FURTHER)
+def test_a_further_decoder_has_its_published_size(name: str) -> None:
+    size, config = FURTHER[name]
+    assert Model.from_hf(config).parameters == size
+
+
 BERT = {"max_position_embeddings": 512, "type_vocab_size": 2}
 CLIP_TEXT = plain(512, 12, 8, 2048, 49408, max_position_embeddings=77)
 OTHERS: dict[str, tuple[int, dict[str, Any]]] = {
@@ -445,6 +553,48 @@ OTHERS: dict[str, tuple[int, dict[str, Any]]] = {
         11_221_680,
         plain(768, 12, 12, 3072, 30000, **BERT, embedding_size=128)
         | {"model_type": "albert", "architectures": ["AlbertForMaskedLM"]},
+    ),
+    "modernbert-base": (
+        149_655_232,
+        plain(768, 22, 12, 1152, 50368, max_position_embeddings=8192)
+        | {"local_attention": 128, "global_attn_every_n_layers": 3}
+        | {"model_type": "modernbert", "architectures": ["ModernBertForMaskedLM"]},
+    ),
+    "electra-base-discriminator without its head": (
+        108_891_648,
+        plain(768, 12, 12, 3072, 30522, **BERT, embedding_size=768)
+        | {"model_type": "electra", "architectures": ["ElectraModel"]},
+    ),
+    "mt5-base": (
+        582_401_280,
+        t5(768, 12, 12, 64, 2048, feed_forward_proj="gated-gelu", tie_word_embeddings=False)
+        | {"model_type": "mt5", "vocab_size": 250112},
+    ),
+    "m2m100-418m": (
+        483_905_536,
+        bart(1024, 12, 16, 4096, vocab_size=128112) | {"model_type": "m2m_100"},
+    ),
+    "mbart-large-50": (
+        610_879_488,
+        bart(1024, 12, 16, 4096, vocab_size=250054, max_position_embeddings=1024)
+        | {"model_type": "mbart"},
+    ),
+    "pegasus-large": (
+        568_699_904,
+        bart(1024, 16, 16, 4096, vocab_size=96103) | {"model_type": "pegasus"},
+    ),
+    "dinov2-base": (
+        86_580_480,
+        {
+            "model_type": "dinov2",
+            "architectures": ["Dinov2Model"],
+            "hidden_size": 768,
+            "num_hidden_layers": 12,
+            "num_attention_heads": 12,
+            "mlp_ratio": 4,
+            "image_size": 518,
+            "patch_size": 14,
+        },
     ),
     "t5-small": (60_506_624, t5(512, 6, 8, 64, 2048) | {"model_type": "t5"}),
     "t5-base": (222_903_552, t5(768, 12, 12, 64, 3072) | {"model_type": "t5"}),
