@@ -21,7 +21,8 @@ class Loss:
     """A placement after a loss.
 
     devices: where the ranks were. forced: the ranks that must move, ascending.
-    spares: device indices by node that the job does not have and may take, ascending.
+    spares: device indices by node that the job does not have and may take, ascending. gone: what
+    was named as lost.
     """
 
     pcg: PCG
@@ -29,13 +30,15 @@ class Loss:
     devices: list[Device]
     forced: list[int]
     spares: dict[str, list[int]]
+    gone: tuple[str | Device, ...] = ()
 
     @classmethod
     def of(
         cls, devices: list[Device], pcg: PCG, cluster: Cluster, lost: Iterable[str | Device]
     ) -> Loss:
         """Work out what is left. Raises InvalidInput for what does not fit together."""
-        gone_nodes, gone_devices = _lost(devices, pcg, cluster, lost)
+        gone = tuple(lost)
+        gone_nodes, gone_devices = _lost(devices, pcg, cluster, gone)
         count = {node.name: node.devices for node in cluster.nodes}
         forced = [
             rank
@@ -55,7 +58,7 @@ class Loss:
                 free = [d[1] for d in here if d not in kept and d not in gone_devices]
             if free:
                 spares[node.name] = free
-        loss = cls(pcg, cluster, devices, forced, spares)
+        loss = cls(pcg, cluster, devices, forced, spares, gone)
         loss._check_enough()
         return loss
 

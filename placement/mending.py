@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from .budget import Budget
 from .cluster import Cluster
 from .constraints import Constraints
@@ -9,6 +11,7 @@ from .errors import Infeasible
 from .exact_constrained import Stay, fits, place_exactly_under
 from .index import Demand, Fabric
 from .losses import Device, Loss
+from .pcg import Requirement
 from .relocation import Pins, devices_on_nodes, relocated
 from .repair_rules import ruled
 from .seat_rules import SeatRules
@@ -23,7 +26,9 @@ def mended(
 
     usable: the cluster with exactly the devices free that the job may have. Raises Infeasible.
     """
-    wish = constraints.model_copy(update={"spares": 0})
+    if constraints.same_kind is not None:
+        loss = _of_the_same_kind(loss)
+    wish = constraints.on_devices.model_copy(update={"spares": 0})
     pins: Pins = [(pin.rank, pin.device) for pin in wish.pinned if pin.device is not None]
 
     def search(part: Loss, rules: SeatRules, moves: int = 0) -> list[Device] | None:
@@ -48,6 +53,18 @@ def mended(
             "the job anew, or give one of them up"
         )
     return found, job.loss.forced, job.notes
+
+
+def _of_the_same_kind(loss: Loss) -> Loss:
+    """The loss of a job in which every rank needs the kind of accelerator that it had."""
+    kinds = {node.name: node.accelerator for node in loss.cluster.nodes}
+    had: defaultdict[str, list[int]] = defaultdict(list)
+    for rank, (name, _) in enumerate(loss.devices):
+        if name in kinds and rank not in loss.needs:
+            had[kinds[name]].append(rank)
+    needs = tuple(Requirement(ranks=tuple(r), accelerator=kind) for kind, r in had.items())
+    pcg = loss.pcg.model_copy(update={"requires": (*loss.pcg.requires, *needs)})
+    return Loss.of(loss.devices, pcg, loss.cluster, loss.gone)
 
 
 def _named(wish: Constraints) -> str:

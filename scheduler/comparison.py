@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ..placement.cluster import Cluster
+from ..placement.constraints import Constraints
 from ..placement.evaluate import evaluate
 from ..placement.index import Demand, Fabric
 from ..placement.packing import pack_in_order
@@ -37,8 +38,18 @@ def packed_devices(pcg: PCG, cluster: Cluster) -> list[tuple[str, int]]:
     return fabric.devices(pack_in_order(fabric, Demand.of(pcg, fabric.kinds)))
 
 
-def compare(pcg: PCG, cluster: Cluster, time_limit_s: float = 1.0, seed: int = 0) -> Comparison:
-    """Place a job and count what packing in order costs. Raises Infeasible, InvalidInput."""
-    placement = place(pcg, cluster, time_limit_s=time_limit_s, seed=seed)
+def compare(
+    pcg: PCG,
+    cluster: Cluster,
+    time_limit_s: float = 1.0,
+    seed: int = 0,
+    constraints: Constraints | None = None,
+    objective: Literal["bytes", "time"] = "bytes",
+) -> Comparison:
+    """Place a job and count what packing in order, without constraints, costs.
+
+    Raises Infeasible, InvalidInput.
+    """
+    placement = place(pcg, cluster, time_limit_s, seed, constraints, objective)
     packed = evaluate(pcg, cluster, packed_devices(pcg, cluster)).traffic_bytes
     return Comparison(placement, packed)

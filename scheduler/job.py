@@ -13,6 +13,9 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from ..placement.constraints import Constraints
+from ..placement.constraints_file import FORMAT as CONSTRAINTS_FORMAT
+from ..placement.constraints_file import load_constraints, parse_constraints
 from ..placement.errors import InvalidInput, Problem
 from ..placement.explained import Explained
 from ..placement.files import parse_text, read_data, validated
@@ -69,6 +72,14 @@ def _as_pcg(value: Any) -> Any:
     return PCG.parse(value) if isinstance(value, Mapping) else value
 
 
+def _as_constraints(value: Any) -> Any:
+    if isinstance(value, str | PurePath):
+        return load_constraints(value)
+    if isinstance(value, Mapping):
+        return parse_constraints({"format": CONSTRAINTS_FORMAT, **value})
+    return value
+
+
 def _as_text(value: Any) -> Any:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
@@ -93,6 +104,8 @@ class Job(Explained):
     env: added to the environment of every rank.
     grace_s: between SIGTERM and SIGKILL when an attempt is stopped.
     time_limit_s: for finding a placement.
+    constraints: what its placements must satisfy, also after a fault: Constraints, their data
+        (`railweave.constraints/1`, the format may be left out), or the path of their file.
 
     Raises InvalidInput listing everything that is wrong with it.
     """
@@ -110,10 +123,16 @@ class Job(Explained):
     env: dict[str, str] = Field(default_factory=dict)
     grace_s: float = Field(default=10.0, ge=0, le=3600, allow_inf_nan=False)
     time_limit_s: float = Field(default=1.0, gt=0, le=3600, allow_inf_nan=False)
+    constraints: Annotated[Constraints | None, BeforeValidator(_as_constraints)] = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        problems = [*_size_problems(self), *_text_problems(self), *_env_problems(self.env)]
+        problems = [
+            *_size_problems(self),
+            *_pin_problems(self),
+            *_text_problems(self),
+            *_env_problems(self.env),
+        ]
         if problems:
             raise InvalidInput("Job", problems)
         return self
@@ -177,6 +196,20 @@ def _size_problems(job: Job) -> list[Problem]:
         found = f"found {job.devices}, but the {what} has {job.world_size} ranks"
         return [Problem("devices", found, "leave devices out, or make them equal")]
     return []
+
+
+def _pin_problems(job: Job) -> list[Problem]:
+    if job.constraints is None or (job.workload is None and job.pcg is None and not job.devices):
+        return []
+    return [
+        Problem(
+            f"constraints.pinned[{index}].rank",
+            f"rank {pin.rank} does not exist",
+            f"ranks are 0 to {job.world_size - 1}",
+        )
+        for index, pin in enumerate(job.constraints.pinned)
+        if pin.rank >= job.world_size
+    ]
 
 
 def _text_problems(job: Job) -> list[Problem]:

@@ -50,7 +50,8 @@ class Launcher:
         ledger = self._nodes.ledger()
         spec = core.store.spec(job_id)
         before = self._placement_before(record)
-        job, found = await asyncio.to_thread(lambda: _solve(spec, ledger, before))
+        kept = core.store.kept_spares(but=job_id)
+        job, found = await asyncio.to_thread(lambda: _solve(spec, ledger, before, kept))
         if found.never and self._nodes.settled:
             core.advance(job_id, JobEvent.REJECT, found.never)
             return
@@ -202,9 +203,11 @@ async def hand_over(
     await within(call, _CONTROLLER_S)
 
 
-def _solve(spec: str, ledger: Ledger, before: Placement | None) -> tuple[Job, Found]:
+def _solve(
+    spec: str, ledger: Ledger, before: Placement | None, kept: set[str]
+) -> tuple[Job, Found]:
     job = Job.parse(spec)
-    return job, find_placement(job, ledger, before)
+    return job, find_placement(job, ledger, before, kept=kept)
 
 
 def _placed(placement: Placement, moved: int | None) -> str:
@@ -213,6 +216,8 @@ def _placed(placement: Placement, moved: int | None) -> str:
     if moved is not None:
         text += f", {moved} of them moved"
     text += f", {bytes_text(placement.cross_spine_bytes)} a step over the spine"
+    if placement.spares:
+        text += f", spares {', '.join(placement.spares)}"
     if placement.proved_optimal:
         return f"{text} (proved the fewest)"
     return f"{text} (at least {bytes_text(placement.lower_bound_bytes)} are needed)"

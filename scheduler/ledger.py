@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from ..placement.cluster import Cluster, Node, NodeState
@@ -59,9 +59,17 @@ class Ledger:
         held = Counter(holding.job_id for holding in self.held.values())
         return Supply(dict(total), dict(free), dict(held), away)
 
-    def available(self) -> Cluster:
-        """The cluster as a placement that starts now may use it."""
-        return self.cluster.with_nodes(tuple(self._as_free(node) for node in self.cluster.nodes))
+    def available(self, but: Collection[str] = ()) -> Cluster:
+        """The cluster as a placement that starts now may use it, all nodes of `but` left out."""
+        left_out = set(but)
+        return self.cluster.with_nodes(
+            tuple(
+                node.model_copy(update={"state": NodeState.BUSY, "free_devices": ()})
+                if node.name in left_out
+                else self._as_free(node)
+                for node in self.cluster.nodes
+            )
+        )
 
     def whole(self) -> Cluster:
         """The cluster with every device of every node free: what it could hold at its best."""

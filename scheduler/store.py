@@ -284,6 +284,18 @@ class Store:
                 for row in connection.execute(select(table))
             }
 
+    def kept_spares(self, but: str) -> set[str]:
+        """Nodes that the attempts under way keep as spares, those of job `but` left out."""
+        jobs, attempts = tables.jobs.c, tables.attempts.c
+        query = (
+            select(attempts.placement["spares"])
+            .join_from(tables.attempts, tables.jobs, jobs.id == attempts.job_id)
+            .where(jobs.holds_devices.is_(True), jobs.attempt == attempts.number, jobs.id != but)
+        )
+        with self._database.read() as connection:
+            found = connection.execute(query).scalars().all()
+        return {str(node) for spares in found for node in spares or ()}
+
     def quarantine(self, node: str, reason: str, now_s: float, until_s: float | None) -> None:
         """Keep a node out of placements; a node already out keeps its first reason and time."""
         with self._write() as connection:

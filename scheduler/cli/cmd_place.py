@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ...placement.cluster import Cluster
+from ...placement.constraints import Constraints
 from ...placement.files import write_text_atomically
 from ...placement.pcg import PCG
+from ...placement.placement import Placement
 from ...placement.svg import bytes_text, plural
 from ..comparison import Comparison, compare
+from .constraint_options import constraint_options
 from .output import check_outputs, console, json_option, print_json, table
 
 
@@ -28,16 +32,26 @@ from .output import check_outputs, console, json_option, print_json, table
     help="Seconds the solver may take.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--objective",
+    type=click.Choice(["bytes", "time"]),
+    default="bytes",
+    show_default=True,
+    help="Fewest bytes, spine first, or least predicted communication time.",
+)
 @click.option("--out", type=click.Path(dir_okay=False), help="Write the placement file here.")
 @click.option("--svg", type=click.Path(dir_okay=False), help="Write a drawing of it here.")
+@constraint_options
 @json_option
 def command(
     cluster_path: str,
     pcg_path: str,
     time_limit_s: float,
     seed: int,
+    objective: Literal["bytes", "time"],
     out: str | None,
     svg: str | None,
+    constraints: Constraints | None,
     as_json: bool,
 ) -> None:
     """Place the ranks of a communication graph on the free devices of a cluster.
@@ -49,7 +63,7 @@ def command(
         raise click.BadParameter("give a number of seconds", param_hint="'--time-limit'")
     check_outputs(out, svg)
     cluster, pcg = Cluster.load(cluster_path), PCG.load(pcg_path)
-    found = compare(pcg, cluster, time_limit_s, seed)
+    found = compare(pcg, cluster, time_limit_s, seed, constraints, objective)
     if out:
         found.placement.save(out)
     if svg:
@@ -79,9 +93,20 @@ def summary(found: Comparison) -> Group:
         Text(f"{plural(len(placement.devices), 'rank')} on {plural(nodes, 'node')}"),
         table(["bytes a step at", *counted], rows, right=counted),
         Text(f"over the spine: {_against_bound(found)}"),
+        *_time_lines(placement),
+        *([Text(f"spares: {', '.join(placement.spares)}")] if placement.spares else []),
         *(Text(f"note: {note}") for note in placement.notes),
     ]
     return Group(*lines)
+
+
+def _time_lines(placement: Placement) -> list[Text]:
+    if placement.communication_s is None or placement.communication_bound_s is None:
+        return []
+    line = f"communication: {placement.communication_s:.4g} s a step predicted"
+    if placement.communication_s <= placement.communication_bound_s:
+        return [Text(f"{line}, proved the least possible")]
+    return [Text(f"{line}; at least {placement.communication_bound_s:.4g} s are needed")]
 
 
 def _against_bound(found: Comparison) -> str:

@@ -6,11 +6,13 @@ import os
 
 import click
 
+from ...placement.constraints import Constraints
 from ...placement.errors import InvalidInput, Problem
 from ...placement.pcg import PCG
 from ..job import Job
 from ..lifecycle import JobState
 from ..typical import typical_workload
+from .constraint_options import constraint_options
 from .data import job_data
 from .main import Failed
 from .output import console, json_option, print_json
@@ -31,6 +33,7 @@ from .session import connected
 @click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="For every rank.")
 @click.option("--working-dir", default=os.getcwd, show_default="here")
 @click.option("--wait", is_flag=True, help="Return when the job is over; 1 unless it succeeded.")
+@constraint_options
 @json_option
 def command(
     words: tuple[str, ...],
@@ -46,6 +49,7 @@ def command(
     variables: tuple[str, ...],
     working_dir: str,
     wait: bool,
+    constraints: Constraints | None,
     as_json: bool,
 ) -> None:
     """Queue a job that runs COMMAND in every rank. Options go before `--`, the command after it:
@@ -69,6 +73,7 @@ def command(
         max_restarts=max_restarts,
         env=_environment(variables),
         working_dir=os.path.abspath(working_dir),
+        constraints=constraints,
     )
     with connected() as client:
         handle = client.submit(job)
