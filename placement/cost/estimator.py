@@ -17,12 +17,12 @@ from .communication import Prices, gradient_s, micro_batch_waits
 from .constants import CONSTANTS, Constants
 from .flops import training_flops_per_token
 from .layout import Layout, layout_of
-from .memory import Footprint, StageMemory, footprint, slice_of, stage_memory
+from .memory import Footprint, footprint, slice_of
 from .operations import Slice
 from .schedule import bubble_s
 from .software import Software, software_name, with_fusion
 from .spans import ground_of, packed
-from .stages import Parameters, Stage, parameters_of, stages_of
+from .stages import Stage, stages_of
 from .step import StepEstimate
 from .work import StageWork, StageWorker
 
@@ -47,6 +47,8 @@ def estimate(
 
 
 _KEPT_CLUSTERS = 8
+_MOST_SHAPES = 50_000
+"""Splits kept before all is forgotten; some 10 kB each."""
 _estimators: dict[int, Estimator] = {}
 
 
@@ -66,10 +68,8 @@ class _Part(NamedTuple):
     first: int
     alike: int
     stage: Stage
-    parameters: Parameters
     worker: StageWorker
     work: StageWork
-    memory: StageMemory
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,17 +91,7 @@ class Estimator:
         self.cluster = cluster
         self._constants = constants
         self._ground = packed(cluster)
-        self._programs: dict[Any, tuple[SoftwareName, Software]] = {}
-        self._layouts: dict[Any, Layout] = {}
-        self._workers: dict[Any, StageWorker] = {}
-        # Models are known by their identity, which holds while they are kept alive here.
-        self._models: list[Model] = []
-        self._stages: dict[tuple[int, int, int], tuple[Stage, ...]] = {}
-        self._shapes: dict[Any, _Shape] = {}
-        self._prices: dict[tuple[Links, Software], Prices] = {}
-        self._shares: dict[Any, tuple[tuple[float, ...], ...]] = {}
-        self._ends: dict[Any, tuple[tuple[float, float, float], ...]] = {}
-        self._footprints: dict[Any, Footprint] = {}
+        self._forget()
 
     def __call__(self, workload: Workload, devices: Sequence[Device] | None = None) -> StepEstimate:
         """As `estimate`."""
@@ -143,7 +133,7 @@ class Estimator:
             mfu=flops / (seconds * layout.peak_of(workload.precision)),
             memory_bytes=fullest.total,
             breakdown=breakdown,
-            memory=fullest.parts,
+            memory=dict(fullest.parts),
             memory_limit_bytes=layout.memory_bytes(fullest.stage),
             slowest_stage=stage,
             slowest_rank=layout.first_ranks[stage],
@@ -153,6 +143,21 @@ class Estimator:
             power_w=layout.power_w,
             software=name,
         )
+
+    def _forget(self) -> None:
+        """Start without anything kept."""
+        self._programs: dict[Any, tuple[SoftwareName, Software]] = {}
+        self._layouts: dict[Any, Layout] = {}
+        self._workers: dict[Any, StageWorker] = {}
+        # Models are known by their identity, which holds while they are kept alive here.
+        self._models: list[Model] = []
+        self._flops_per_token: dict[tuple[int, int], float] = {}
+        self._stages: dict[tuple[int, int, int], tuple[Stage, ...]] = {}
+        self._shapes: dict[Any, _Shape] = {}
+        self._prices: dict[tuple[Links, Software], Prices] = {}
+        self._shares: dict[Any, tuple[tuple[float, ...], ...]] = {}
+        self._ends: dict[Any, tuple[tuple[float, float, float], ...]] = {}
+        self._footprints: dict[Any, Footprint] = {}
 
     def _program(self, workload: Workload, layout: Layout) -> tuple[SoftwareName, Software]:
         sharded = workload.parallelism.zero == 3
@@ -191,7 +196,9 @@ class Estimator:
         key = (id(model), split.pp, split.virtual_pp, part, precision, program, layout.kinds)
         found = self._shapes.get(key)
         if found is None:
-            flops = training_flops_per_token(model, workload.sequence)
+            if len(self._shapes) >= _MOST_SHAPES:
+                self._forget()
+            flops = self._flops(model, workload.sequence)
             parts = self._parts(workload, layout, program, part)
             found = self._shapes[key] = _Shape(part, parts, flops)
         return found
@@ -205,11 +212,17 @@ class Estimator:
         found = []
         for (stage, kinds), indices in alike.items():
             worker = self._worker(layout.slowest(kinds, workload.precision), workload, program)
-            held = parameters_of(workload.model, stage, part.tp, part.ep, part.expert_tp)
             work = worker.work(workload.model, stage, part)
-            memory = stage_memory(workload.model, stage, part, program)
-            found.append(_Part(indices[0], len(indices), stage, held, worker, work, memory))
+            found.append(_Part(indices[0], len(indices), stage, worker, work))
         return tuple(found)
+
+    def _flops(self, model: Model, sequence: int) -> float:
+        key = (id(model), sequence)
+        found = self._flops_per_token.get(key)
+        if found is None:
+            found = self._flops_per_token[key] = training_flops_per_token(model, sequence)
+            self._models.append(model)
+        return found
 
     def _stages_of(self, workload: Workload) -> tuple[Stage, ...]:
         split = workload.parallelism
@@ -263,8 +276,8 @@ class Estimator:
         if found is None:
             found = self._ends[key] = tuple(
                 (
-                    *gradient_s(workload, part.parameters, part.stage, layout, prices),
-                    part.worker.optimizer_s(workload, part.parameters),
+                    *gradient_s(workload, part.work.parameters, part.stage, layout, prices),
+                    part.worker.optimizer_s(workload, part.work.parameters),
                 )
                 for part in shape.parts
             )
@@ -285,7 +298,7 @@ class Estimator:
         if found is None:
             framework = self._constants.framework_bytes
             prints = [
-                footprint(workload, one.first, one.parameters, one.memory, framework)
+                footprint(workload, one.first, one.work.parameters, one.work.memory, framework)
                 for one in shape.parts
             ]
             found = self._footprints[key] = max(prints, key=lambda one: one.total)

@@ -13,7 +13,7 @@ from ..workload import Workload
 from .operations import ELEMENT_BYTES, Slice
 from .schedule import in_flight
 from .software import Software
-from .stages import Parameters, Stage
+from .stages import Parameters
 
 WEIGHT_BYTES = 2
 MASTER_BYTES = 4
@@ -188,23 +188,6 @@ class StageMemory(NamedTuple):
     working: float
     logits: float
     largest: int
-
-
-def stage_memory(model: Model, stage: Stage, part: Slice, software: Software) -> StageMemory:
-    """Activations of one micro-batch on a stage."""
-    blocks = [(count, model.stack.blocks[kind]) for count, kind in stage.layers]
-    layers = [(n, layer_bytes(block, part, software, model.dropout)) for n, block in blocks]
-    kept = sum(n * layer.kept for n, layer in layers)
-    if stage.first:
-        kept += embedding_bytes(model, part, software)
-    return StageMemory(
-        kept=kept,
-        working=max((layer.working for _, layer in layers), default=0.0),
-        logits=logit_bytes(model, part, software) if stage.last else 0.0,
-        largest=max(
-            (block.parameters(part.tp, part.ep, part.expert_tp) for _, block in blocks), default=0
-        ),
-    )
 
 
 def footprint(

@@ -45,30 +45,24 @@ def stages_of(workload: Workload) -> tuple[Stage, ...]:
     return tuple(found)
 
 
-def parameters_of(model: Model, stage: Stage, tp: int, ep: int, expert_tp: int) -> Parameters:
-    """Parameters of a rank on a stage.
+def end_parameters(model: Model, stage: Stage, tp: int) -> int:
+    """Parameters of a rank outside the layers.
 
-    The first stage has the embedding, an encoder and learned positions, the last the final norm,
-    the output head (a copy of the embedding when that is tied and on another stage) and layers that
-    predict further tokens.
+    The first stage has the embedding, learned positions and what an encoder has beside its layers,
+    the last the final norm, the output head (a copy of the embedding when that is tied and on
+    another stage) and what joins predicted tokens.
     """
-    dense = experts = 0
-    for count, index in stage.layers:
-        block = model.stack.blocks[index]
-        times = 1 if model.stack.shared else count
-        dense += times * block.dense_parameters(tp)
-        experts += times * block.expert_parameters(expert_tp, ep)
+    count = 0
     if stage.first:
-        dense += model.input_parameters(tp)
+        count += model.input_parameters(tp)
         if model.encoder is not None:
-            dense += model.encoder.parameters(tp)
+            tower = model.encoder
+            layers = sum(n * block.parameters(tp) for n, block in tower.stack.kinds)
+            count += tower.parameters(tp) - layers
     if stage.last:
-        dense += model.output_parameters(tp, own_copy=not stage.first)
+        count += model.output_parameters(tp, own_copy=not stage.first)
         if model.prediction is not None:
             ahead = model.prediction
-            held = ahead.stack.kinds
-            experts_ahead = sum(n * block.expert_parameters(expert_tp, ep) for n, block in held)
-            experts += experts_ahead
-            whole = sum(n * block.expert_parameters(tp) for n, block in held)
-            dense += ahead.parameters(tp) - whole
-    return Parameters(dense, experts)
+            layers = sum(n * block.parameters(tp) for n, block in ahead.stack.kinds)
+            count += ahead.parameters(tp) - layers
+    return count

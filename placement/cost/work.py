@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..accelerators import Accelerator
@@ -9,6 +10,7 @@ from ..models import AttentionCore, Block, Model, Stack
 from ..workload import Workload
 from .compute import DeviceModel, PartTime
 from .constants import Constants
+from .memory import LayerMemory, StageMemory, embedding_bytes, layer_bytes, logit_bytes
 from .operations import (
     ELEMENT_BYTES,
     Passes,
@@ -19,7 +21,7 @@ from .operations import (
     joining_passes,
 )
 from .software import Software
-from .stages import Parameters, Stage
+from .stages import Parameters, Stage, end_parameters
 
 
 class StageWork(NamedTuple):
@@ -29,6 +31,7 @@ class StageWork(NamedTuple):
     gradients in it. wait_s: for the host. reductions: sums over tensor-parallel ranks in a forward
     pass. gathers: for context parallelism, layers with the bytes of keys and values over the whole
     sequence. exchanges: mixtures, with the bytes that a rank dispatches.
+    parameters: of a rank. memory: that does not depend on the schedule or on sharding.
     """
 
     forward_s: float
@@ -39,6 +42,19 @@ class StageWork(NamedTuple):
     reductions: int
     gathers: tuple[tuple[int, float], ...]
     exchanges: tuple[tuple[int, float], ...]
+    parameters: Parameters
+    memory: StageMemory
+
+
+class _Layer(NamedTuple):
+    """All that a stage needs of one of its layers; fields as in `StageWork`."""
+
+    time: PartTime
+    reductions: int
+    gathers: tuple[float, ...]
+    exchange: float
+    parameters: Parameters
+    memory: LayerMemory
 
 
 class StageWorker:
@@ -49,7 +65,8 @@ class StageWorker:
     ) -> None:
         self._device = DeviceModel(accelerator, precision, constants)
         self._software = software
-        self._layers: dict[Any, PartTime] = {}
+        self._layers: dict[Any, _Layer] = {}
+        self._ends: dict[Any, PartTime] = {}
 
     def work(self, model: Model, stage: Stage, part: Slice) -> StageWork:
         """One micro-batch of a model on a stage.
@@ -57,28 +74,44 @@ class StageWorker:
         The first stage embeds and runs an encoder, the last has the head and the layers that
         predict further tokens, with a head each.
         """
-        parts: list[tuple[int, PartTime]] = []
-        blocks = [(count, model.stack.blocks[index]) for count, index in stage.layers]
-        parts += [
+        layers = [
             (count, self._layer(model, model.stack, index, part)) for count, index in stage.layers
         ]
+        ends: list[tuple[int, PartTime]] = []
         if stage.first:
-            parts.append((1, self._other(embedding_passes(model, part, self._software))))
+            ends.append((1, self._end(model, part, embedding_passes)))
             if model.encoder is not None:
                 tower = model.encoder
                 inside = part._replace(sequence=tower.sequence or part.sequence)
-                parts += self._stack(model, tower.stack, inside)
-                blocks += list(tower.stack.kinds)
+                layers += self._stack(model, tower.stack, inside)
         if stage.last:
             heads = 1
             if model.prediction is not None:
                 ahead = model.prediction
                 heads += ahead.tokens
-                parts += self._stack(model, ahead.stack, part)
-                blocks += list(ahead.stack.kinds)
-                parts.append((ahead.tokens, self._other(joining_passes(ahead, part))))
-            parts.append((heads, self._other(head_passes(model, part, self._software))))
-        return _summed(parts, blocks, part)
+                layers += self._stack(model, ahead.stack, part)
+                ends.append((ahead.tokens, self._time(joining_passes(ahead, part))))
+            ends.append((heads, self._end(model, part, head_passes)))
+        times = [(count, layer.time) for count, layer in layers] + ends
+        gathers: dict[float, int] = {}
+        exchanges: dict[float, int] = {}
+        for count, layer in layers:
+            for size in layer.gathers:
+                gathers[size] = gathers.get(size, 0) + count
+            if layer.exchange:
+                exchanges[layer.exchange] = exchanges.get(layer.exchange, 0) + count
+        return StageWork(
+            forward_s=sum(n * time.forward.device_s for n, time in times),
+            backward_s=sum(n * (time.inputs.device_s + time.weights.device_s) for n, time in times),
+            weights_s=sum(n * time.weights.device_s for n, time in times),
+            repeated_s=sum(n * time.repeated.device_s for n, time in times),
+            wait_s=sum(n * sum(one.wait_s for one in time) for n, time in times),
+            reductions=sum(count * layer.reductions for count, layer in layers),
+            gathers=tuple((count, size) for size, count in gathers.items()),
+            exchanges=tuple((count, size) for size, count in exchanges.items()),
+            parameters=self._parameters(model, stage, part, layers),
+            memory=self._memory(model, stage, part, layers),
+        )
 
     def optimizer_s(self, workload: Workload, parameters: Parameters) -> float:
         """Seconds of the optimizer: all gradients are read (for their norm), each rank steps its
@@ -93,46 +126,69 @@ class StageWorker:
             read /= shards
         return self._device.stream_s(read + stepped * self._software.optimizer_bytes)
 
-    def _stack(self, model: Model, stack: Stack, part: Slice) -> list[tuple[int, PartTime]]:
+    def _parameters(
+        self, model: Model, stage: Stage, part: Slice, layers: list[tuple[int, _Layer]]
+    ) -> Parameters:
+        """Parameters of a rank: those of the layers once if they share one set."""
+        dense = experts = 0
+        for count, layer in layers:
+            times = 1 if model.stack.shared else count
+            dense += times * layer.parameters.dense
+            experts += times * layer.parameters.experts
+        return Parameters(dense + end_parameters(model, stage, part.tp), experts)
+
+    def _memory(
+        self, model: Model, stage: Stage, part: Slice, layers: list[tuple[int, _Layer]]
+    ) -> StageMemory:
+        kept = sum(count * layer.memory.kept for count, layer in layers)
+        if stage.first:
+            kept += embedding_bytes(model, part, self._software)
+        return StageMemory(
+            kept=kept,
+            working=max((layer.memory.working for _, layer in layers), default=0.0),
+            logits=logit_bytes(model, part, self._software) if stage.last else 0.0,
+            largest=max((sum(layer.parameters) for _, layer in layers), default=0),
+        )
+
+    def _stack(self, model: Model, stack: Stack, part: Slice) -> list[tuple[int, _Layer]]:
         place = {id(block): index for index, block in enumerate(stack.blocks)}
         return [
             (count, self._layer(model, stack, place[id(block)], part))
             for count, block in stack.kinds
         ]
 
-    def _layer(self, model: Model, stack: Stack, index: int, part: Slice) -> PartTime:
+    def _layer(self, model: Model, stack: Stack, index: int, part: Slice) -> _Layer:
         key = (id(stack), index, part)
         found = self._layers.get(key)
         if found is None:
-            passes = block_passes(stack.blocks[index], part, self._software, model.dropout)
-            found = self._layers[key] = self._other(passes)
+            found = self._layers[key] = self._new_layer(stack.blocks[index], part, model.dropout)
         return found
 
-    def _other(self, passes: Passes) -> PartTime:
+    def _end(
+        self, model: Model, part: Slice, passes: Callable[[Model, Slice, Software], Passes]
+    ) -> PartTime:
+        key = (id(model), passes, part)
+        found = self._ends.get(key)
+        if found is None:
+            found = self._ends[key] = self._time(passes(model, part, self._software))
+        return found
+
+    def _new_layer(self, block: Block, part: Slice, dropout: bool) -> _Layer:
+        whole = part.tokens * part.cp
+        cores = [core for core in block.cores(part.tp) if isinstance(core, AttentionCore)]
+        mixture = block.mixture
+        copies = 0 if mixture is None else mixture.experts_per_token * mixture.expert.hidden
+        return _Layer(
+            time=self._time(block_passes(block, part, self._software, dropout)),
+            reductions=block.reductions,
+            gathers=tuple(ELEMENT_BYTES * whole * core.key_value_width for core in cores),
+            exchange=ELEMENT_BYTES * part.whole_tokens * copies,
+            parameters=Parameters(
+                block.dense_parameters(part.tp),
+                block.expert_parameters(part.expert_tp, part.ep),
+            ),
+            memory=layer_bytes(block, part, self._software, dropout),
+        )
+
+    def _time(self, passes: Passes) -> PartTime:
         return self._device.part_time(passes, self._software)
-
-
-def _summed(
-    parts: list[tuple[int, PartTime]], blocks: list[tuple[int, Block]], part: Slice
-) -> StageWork:
-    gathers: dict[float, int] = {}
-    exchanges: dict[float, int] = {}
-    for count, block in blocks:
-        for core in block.cores(part.tp):
-            if isinstance(core, AttentionCore):
-                size = ELEMENT_BYTES * part.tokens * part.cp * core.key_value_width
-                gathers[size] = gathers.get(size, 0) + count
-        if block.mixture is not None:
-            copies = block.mixture.experts_per_token * block.mixture.expert.hidden
-            sent = ELEMENT_BYTES * part.whole_tokens * copies
-            exchanges[sent] = exchanges.get(sent, 0) + count
-    return StageWork(
-        forward_s=sum(n * time.forward.device_s for n, time in parts),
-        backward_s=sum(n * (time.inputs.device_s + time.weights.device_s) for n, time in parts),
-        weights_s=sum(n * time.weights.device_s for n, time in parts),
-        repeated_s=sum(n * time.repeated.device_s for n, time in parts),
-        wait_s=sum(n * sum(step.wait_s for step in time) for n, time in parts),
-        reductions=sum(count * block.reductions for count, block in blocks),
-        gathers=tuple((count, size) for size, count in gathers.items()),
-        exchanges=tuple((count, size) for size, count in exchanges.items()),
-    )

@@ -357,3 +357,24 @@ def test_a_job_that_does_not_fit_is_estimated_and_says_so() -> None:
     found = estimate(workload(Model.transformer(**GPT3), 8, tp=8), cluster(1))
     assert not found.fits
     assert found.memory_bytes > found.memory_limit_bytes
+
+
+def test_an_estimator_that_forgets_answers_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = cluster(8)
+    works = [workload(tp=tp, dp=64 // tp, batch=64) for tp in (1, 2, 4, 8)]
+    expected = [Estimator(place)(work) for work in works]
+    monkeypatch.setattr("railweave.placement.cost.estimator._MOST_SHAPES", 2)
+    forgetful = Estimator(place)
+    assert [forgetful(work) for work in works for _ in range(2)] == [
+        found for found in expected for _ in range(2)
+    ]
+    assert [forgetful(work) for work in works] == expected
+
+
+def test_a_result_can_be_changed_without_changing_the_next() -> None:
+    place, work = cluster(1), workload(tp=8)
+    first = estimate(work, place)
+    first.memory.clear()
+    first.breakdown.clear()
+    assert estimate(work, place).memory
+    assert estimate(work, place).breakdown
