@@ -9,7 +9,7 @@ import numpy as np
 from .counts import Counts
 from .gather import Gathered
 from .index import ANY_KIND, PAIRS, RING, TREE, Floats, Ints
-from .structure import Chains
+from .structure import Chains, shared_around
 from .units import UnitGraph
 
 
@@ -157,6 +157,12 @@ def split_counts(gathered: Gathered, chains: Chains) -> SplitCounts | None:
         stages[p] = alike.setdefault(key, stage)
     height = chains.height * size
     link = _links(graph, class_of_block[block_of], height)
+    if chains.around > 0 and all(stage is stages[0] for stage in stages):
+        class_of = class_of_block[block_of]
+        closing = _joined(graph, class_of, len(height) - 1, 0)
+        even = link[:-1].max() - link[:-1].min() <= 1e-9 * link[:-1].max()
+        if even:
+            link[:-1] += shared_around(min(closing, float(link[:-1].min())), len(height))
     return SplitCounts(height, link, size, constant + float((link * height).sum()), stages)
 
 
@@ -224,15 +230,21 @@ def _links(graph: UnitGraph, class_of: Ints, height: Ints) -> Floats:
     """For each class, bytes of the links that join it one to one with the next."""
     classes = len(height)
     link = np.zeros(classes)
-    first, second = class_of[graph.link]
-    low, high = np.minimum(first, second), np.maximum(first, second)
     for p in range(classes - 1):
-        between = (low == p) & (high == p + 1)
-        ends = graph.link[:, between].ravel()
-        if not len(ends) or height[p] != height[p + 1]:
-            continue
-        degree = np.bincount(ends, minlength=graph.units)[(class_of == p) | (class_of == p + 1)]
-        if (degree == degree[0]).all():
-            # A regular bipartite graph is made of perfect matchings.
-            link[p] = float(degree[0]) * float(graph.link_weight[between].min())
+        if height[p] == height[p + 1]:
+            link[p] = _joined(graph, class_of, p, p + 1)
     return link
+
+
+def _joined(graph: UnitGraph, class_of: Ints, one: int, other: int) -> float:
+    """Bytes of the links between two classes of one size, if they join all atoms evenly, else 0."""
+    first, second = class_of[graph.link]
+    between = ((first == one) & (second == other)) | ((first == other) & (second == one))
+    ends = graph.link[:, between].ravel()
+    if not len(ends):
+        return 0.0
+    degree = np.bincount(ends, minlength=graph.units)[(class_of == one) | (class_of == other)]
+    if (degree != degree[0]).any():
+        return 0.0
+    # A regular bipartite graph is made of perfect matchings.
+    return float(degree[0]) * float(graph.link_weight[between].min())

@@ -22,6 +22,8 @@ class Chains:
         class p, unit i of the one is linked to unit i of the other.
     cost, link: as in Counts. net_constant, link_constant: bytes to add to what Counts says.
     left_out_bytes: links that no chain could take; they cost something or nothing.
+    around: weight of the links from the last class back to the first, where these close a ring of
+        equal classes; `link` then has a share of them, see `shared_around`.
     """
 
     members: list[Ints]
@@ -31,6 +33,7 @@ class Chains:
     link_constant: float
     left_out_bytes: float
     kind: Ints
+    around: float = 0.0
 
     @property
     def constant(self) -> float:
@@ -123,11 +126,43 @@ def _chains(graph: UnitGraph, class_of: Ints) -> Chains | None:
     between = joints
     members, link, left_out = _in_order(graph, class_of, between)
     order = [int(class_of[m[0]]) for m in members]
+    around = 0.0
+    if (cost[order] == cost[order[0]]).all() and (size == most).all():
+        around = _around(order, between, link, left_out)
+        link[:-1] += shared_around(around, classes)
     linked = float(sum(w * len(m) for w, m in zip(link, members, strict=True)))
     if most == 1 and left_out > _MOST_LEFT_OUT * linked:
         # Counts of classes of one say nothing but the chains, and those miss too many of the bytes.
         return None
-    return Chains(members, cost[order], link, constant, linked, left_out, kinds[order])
+    return Chains(members, cost[order], link, constant, linked, left_out, kinds[order], around)
+
+
+def shared_around(around: float, classes: int) -> float:
+    """What each link of a ring of equal classes weighs more for the one that closes the ring.
+
+    Of P classes in a ring whose links weigh w and the last v, take each of the P chains that miss
+    one link, with all of its links at w + v / (P - 1). Their mean, with the weight of each chain
+    such that every link counts with its own, is the cost; and as the classes are equal, all those
+    chains have the same least cost. So no spread costs less than that.
+    """
+    return around / (classes - 1) if around > 0 else 0.0
+
+
+def _around(
+    order: list[int],
+    between: dict[tuple[int, int], tuple[float, dict[int, int]]],
+    link: Floats,
+    left_out: float,
+) -> float:
+    """Weight of the links that close one chain of even links to a ring, all that it leaves out."""
+    ends = min(order[0], order[-1]), max(order[0], order[-1])
+    if len(order) < 3 or ends not in between:
+        return 0.0
+    weight, partner = between[ends]
+    inner = link[:-1]
+    even = inner.max() - inner.min() <= 1e-9 * inner.max()
+    alone = left_out <= weight * len(partner) * (1 + 1e-9)
+    return min(weight, float(inner.min())) if even and alone else 0.0
 
 
 def _joints(

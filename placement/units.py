@@ -243,22 +243,26 @@ def _pull(graph: UnitGraph, net: int) -> float:
 def _gripped(graph: UnitGraph, owner: Ints, size: int) -> Gathering | None:
     sets = graph.units // size
     splitting, moving, spared = np.zeros(sets), np.zeros(sets), np.zeros(graph.units)
+    linking = np.zeros(sets)
     for net in range(graph.nets):
         members = graph.members(net)
         weight, form = float(graph.weight[net]), int(graph.form[net])
         held = graph.ranks[graph.start[net] : graph.start[net + 1]]
         touched, count = np.unique(owner[members], return_counts=True)
+        # Between whole sets a net of two of them is a link.
+        costs = linking if len(touched) == 2 else moving
         if len(touched) == 1:
             splitting[touched[0]] += _least_split(form, weight, held) if count[0] == size else 0.0
         elif form == PAIRS:
             inside = np.bincount(owner[members], weights=held, minlength=sets)
-            moving += 2 * weight * inside * (held.sum() - inside)
+            costs += 2 * weight * inside * (held.sum() - inside)
         elif form == TREE:
-            moving[touched] += weight
+            costs[touched] += weight
         else:
-            moving[touched] += np.where(count == size, weight, 2 * weight)
+            costs[touched] += np.where(count == size, weight, 2 * weight)
             partly = members[(count != size)[np.searchsorted(touched, owner[members])]]
-            spared[partly] += 2 * weight
+            if len(touched) > 2:
+                spared[partly] += 2 * weight
     one, other = owner[graph.link]
     within = one == other
     if size == 2:
@@ -268,7 +272,8 @@ def _gripped(graph: UnitGraph, owner: Ints, size: int) -> Gathering | None:
     moving -= least_spared
     if not (splitting > 0).all():
         return None
-    return Gathering(owner, size, splitting, moving, _moving_links(graph, owner, sets, size))
+    linking += _moving_links(graph, owner, sets, size)
+    return Gathering(owner, size, splitting, moving, linking)
 
 
 def _moving_links(graph: UnitGraph, owner: Ints, sets: int, size: int) -> Floats:
