@@ -63,6 +63,8 @@ def place_fastest(
             bound_s = max(bound_s, best_s)
     if best_s > bound_s * (1 + _PROOF_TOLERANCE):
         notes.append("not proved the fastest possible")
+    else:
+        bound_s = best_s
     traffic = evaluate(pcg, cluster, best).traffic_bytes
     spine = traffic[cluster.spine]
     return replace(

@@ -9,6 +9,7 @@ import pytest
 from railweave.placement import PCG, Cluster, InvalidInput, Placement, place
 from railweave.placement.constraints import Constraints
 from railweave.placement.link_time import communication_time
+from railweave.scheduler.cli.main import run
 
 
 def cluster(
@@ -172,3 +173,17 @@ def test_an_unknown_objective_and_constraints_with_time_are_refused() -> None:
     wish = Constraints(whole_nodes=True)
     with pytest.raises(InvalidInput, match="drop the constraints"):
         place(rings(1, 2), on, constraints=wish, objective="time")
+
+
+def test_the_command_prints_the_predicted_time_and_what_is_needed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = str(tmp_path / "cluster.json"), str(tmp_path / "pcg.json")
+    cluster({"p0": [2, 2]}).save(files[0])
+    rings(1, 4).save(files[1])
+    call = ["place", "--cluster", files[0], "--pcg", files[1]]
+    assert run([*call, "--objective", "time"]) == 0
+    assert "s a step predicted, proved the least possible" in capsys.readouterr().out
+    assert run(call) == 0
+    assert "predicted" not in capsys.readouterr().out
+    assert run([*call, "--objective", "money"]) == 2
