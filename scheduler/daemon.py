@@ -33,6 +33,7 @@ from .policy import in_order, look
 from .records import AttemptRecord, EventRecord, JobRecord, NewJob
 from .recovery import Recovery
 from .settings import Settings
+from .solver_warm_up import warm_up_solver
 from .store import FencedOff, Store
 from .views import DaemonStatus, JobView
 
@@ -72,6 +73,13 @@ class Daemon:
                 (self._schedule, 0.0),
             )
         ]
+        self._loops.append(asyncio.create_task(self._warm_up()))
+
+    async def _warm_up(self) -> None:
+        try:
+            await warm_up_solver()
+        except Exception:
+            _log.exception("the solver is not warmed up")
 
     # Jobs
 

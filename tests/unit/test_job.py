@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from railweave.placement import (
     PCG,
+    AtMost,
+    Constraints,
     InvalidInput,
     Model,
     Parallelism,
@@ -137,3 +139,29 @@ assert set(railweave.scheduler.__all__) == {"Client", "Job", "JobState"}
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
     with pytest.raises(ImportError, match="Clientt"):
         exec("from railweave.scheduler import Clientt")
+
+
+def test_constraints_travel_with_the_job_and_may_be_data_or_a_file(tmp_path: Path) -> None:
+    wish = Constraints(at_most=AtMost(nodes=2, tier="rack"), spares=1)
+    path = tmp_path / "wish.yaml"
+    path.write_text("format: railweave.constraints/1\nat_most: {nodes: 2, tier: rack}\nspares: 1\n")
+    data = {"at_most": {"nodes": 2, "tier": "rack"}, "spares": 1}
+    for given in (wish, data, path):
+        one = Job(name="x", entrypoint="true", devices=4, constraints=given)
+        assert one.constraints == wish
+        assert Job.parse(one.to_json()) == one
+    assert "constraints" not in Job(name="x", entrypoint="true", devices=4).to_json()
+
+
+@pytest.mark.parametrize(
+    ("constraints", "message"),
+    [
+        ({"at_most": {"nodes": 0, "tier": "rack"}}, "at_most.nodes"),
+        ({"togehter": {"tier": "rack"}}, "did you mean 'together'"),
+        ({"pinned": [{"rank": 7, "node": "a"}]}, r"constraints.pinned\[0\].rank: rank 7 does not"),
+        ({"format": "railweave.cluster/1"}, "this must be 'railweave.constraints/1'"),
+    ],
+)
+def test_wrong_constraints_of_a_job_say_where(constraints: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        Job(name="x", entrypoint="true", devices=4, constraints=constraints)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railweave.placement import Cluster, evaluate
+from railweave.placement import AtMost, Cluster, Constraints, evaluate
 from railweave.scheduler.job import Job
 from railweave.scheduler.ledger import Ledger
 from railweave.scheduler.placing import find_placement, moved_ranks
@@ -97,3 +97,36 @@ def test_a_cluster_that_has_lost_the_nodes_altogether_is_placed_on_anew() -> Non
     after = find_placement(job(4), Ledger(smaller, {}, {}), before.placement).placement
     assert after is not None
     assert {node for node, _ in after.devices} <= {"b0", "b1", "spare"}
+
+
+def test_a_jobs_constraints_hold_for_its_first_placement_and_after_a_fault() -> None:
+    wish = Constraints(at_most=AtMost(nodes=1, tier="pod"))
+    one = job(4).model_copy(update={"constraints": wish})
+    before = find_placement(one, Ledger(CLUSTER, {}, {})).placement
+    assert before is not None and wish.broken(CLUSTER, before.devices) == []
+    lost = before.devices[0][0]
+    after = find_placement(one, Ledger(CLUSTER, {}, {lost: "broke"}), before).placement
+    assert after is not None and wish.broken(CLUSTER, after.devices) == []
+    assert lost not in {node for node, _ in after.devices}
+    assert moved_ranks(before.devices, after.devices) == 2
+
+
+def test_constraints_that_no_cluster_like_this_can_meet_are_told_at_once() -> None:
+    wish = Constraints(at_most=AtMost(nodes=1, tier="pod"))
+    found = find_placement(job(6).model_copy(update={"constraints": wish}), Ledger(CLUSTER, {}, {}))
+    assert found.placement is None and "at_most" in found.never
+
+
+def test_a_node_that_constraints_name_and_that_is_not_there_is_waited_for() -> None:
+    wish = Constraints(excluded_nodes=("n9",))
+    found = find_placement(job(2).model_copy(update={"constraints": wish}), Ledger(CLUSTER, {}, {}))
+    assert found.placement is None and not found.never and "no node 'n9'" in found.not_now
+
+
+def test_spares_of_other_jobs_are_taken_only_where_there_is_no_place_without_them() -> None:
+    ledger = Ledger(CLUSTER, {}, {})
+    for kept in ({"a0"}, {"b0", "b1"}):
+        found = find_placement(job(2), ledger, kept=kept).placement
+        assert found is not None and not kept & {node for node, _ in found.devices}
+    everything = {node.name for node in CLUSTER.nodes}
+    assert find_placement(job(2), ledger, kept=everything).placement is not None

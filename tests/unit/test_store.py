@@ -309,3 +309,17 @@ def test_a_daemon_killed_at_any_moment_leaves_every_told_transition_whole(tmp_pa
         holds = record.job_id in {held.job_id for held in store.held().values()}
         assert record.life.holds_devices == holds
         assert len(store.attempts(record.job_id)) == record.life.attempt
+
+
+def test_spares_are_those_of_attempts_under_way_of_other_jobs(store: Store) -> None:
+    for number, name in enumerate(("a", "b", "c")):
+        store.add_job(job(name), 1.0)
+        placement = {"devices": [[name, 0]], **({"spares": [f"s{name}"]} if name != "c" else {})}
+        launched = NewAttempt(placement, ((name, 0),))
+        store.advance(
+            name, JobEvent.LAUNCH, now_s=2.0 + number, message="", attempt=1, launch=launched
+        )
+    assert store.kept_spares(but="") == {"sa", "sb"}
+    assert store.kept_spares(but="a") == {"sb"}
+    store.advance("b", JobEvent.CALL_OFF, now_s=9.0, message="", attempt=1)
+    assert store.kept_spares(but="a") == set()

@@ -1,0 +1,55 @@
+"""The daemon's solver gets ready without holding up the loop that answers everybody."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+import pytest
+from railweave.scheduler import solver_warm_up
+from railweave.scheduler.solver_warm_up import warm_up_solver
+
+
+def test_the_loop_answers_while_the_solver_gets_ready(caplog: pytest.LogCaptureFixture) -> None:
+    late: list[float] = []
+
+    async def heartbeat() -> None:
+        while True:
+            due = time.perf_counter() + 0.02
+            await asyncio.sleep(0.02)
+            late.append(time.perf_counter() - due)
+
+    async def run() -> None:
+        beating = asyncio.create_task(heartbeat())
+        await warm_up_solver()
+        beating.cancel()
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(run())
+    assert "the solver is ready" in caplog.text
+    assert max(late) < 5.0  # an agent counts as lost after 10 s without a sign of life
+    assert sorted(late)[len(late) * 9 // 10] < 0.5
+
+
+def test_a_warm_up_that_fails_is_logged_and_harms_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(solver_warm_up, "_CODE", "raise SystemExit('no room for the cache')")
+    asyncio.run(warm_up_solver())
+    assert "the solver is not warmed up: no room for the cache" in caplog.text
+
+
+def test_a_daemon_that_ends_takes_its_warm_up_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solver_warm_up, "_CODE", "import time; time.sleep(600)")
+
+    async def run() -> None:
+        task = asyncio.create_task(warm_up_solver())
+        await asyncio.sleep(0.2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    began = time.perf_counter()
+    asyncio.run(run())
+    assert time.perf_counter() - began < 30
