@@ -20,7 +20,8 @@ class Links(NamedTuple):
     scale_up: bytes/s a device and direction within an island. network: bytes/s a device and
     direction at each network tier; latency: seconds of each, one way; oversubscription: of each.
     switch_reduces: the scale-up switch adds in flight (NVLS). network_reduces: of each tier,
-    whether its switches do (SHARP).
+    whether its switches do (SHARP). rails_apart: devices of different rails on different nodes
+    meet only at the last tier, since nothing forwards inside the node.
     """
 
     scale_up: float
@@ -29,6 +30,7 @@ class Links(NamedTuple):
     oversubscription: tuple[float, ...]
     switch_reduces: bool
     network_reduces: tuple[bool, ...]
+    rails_apart: bool = False
 
 
 class Choice(NamedTuple):
@@ -138,7 +140,7 @@ def _all_to_all(size: float, span: Span, links: Links, constants: Constants) -> 
     """Every rank to every other; what leaves an island goes by the rail of its receiver (PXN).
 
     A rank then sends over the network to one rank of each other island; the island's own links
-    carry everything once.
+    carry everything once. Where rails stay apart, what goes to other rails takes the last tier.
     """
     n = span.ranks
     inside = size * (n - 1) / n / (links.scale_up * constants.link_share)
@@ -149,6 +151,11 @@ def _all_to_all(size: float, span: Span, links: Links, constants: Constants) -> 
     for tier in range(span.tier + 1):
         rate = links.network[tier] * constants.network_share / links.oversubscription[tier]
         outside = max(outside, size * (n - span.per_domain[tier]) / n / rate)
+    if links.rails_apart:
+        local = span.per_island
+        rate = links.network[-1] * constants.network_share / links.oversubscription[-1]
+        outside = max(outside, size * (n - local) / n * (local - 1) / local / rate)
+        latency += (n - local) * _DIRECT_HOP_US
     far = 2 * links.latency[span.tier] / _S_PER_US
     latency += (span.islands - 1) * _DIRECT_NET_US + far
     seconds = max(inside, outside)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..accelerators import Accelerator
-from ..cluster import Cluster
+from ..cluster import Cluster, CrossRail
 from ..workload import Workload
 from .collective_time import Links
 from .spans import ALONE, Dimension, Ground, Ints, Span, ranks_along
@@ -125,6 +125,7 @@ def links_of(cluster: Cluster, kinds: Iterable[str]) -> Links:
         oversubscription=tuple(tier.oversubscription for tier in network),
         switch_reduces=all(accelerator.switch_reduces for accelerator in chosen),
         network_reduces=tuple(tier.reduces for tier in network),
+        rails_apart=cluster.cross_rail is CrossRail.SPINE,
     )
 
 

@@ -100,11 +100,15 @@ def packed(cluster: Cluster) -> Ground:
 def ground_of(cluster: Cluster, devices: Sequence[tuple[str, int]]) -> Ground:
     """The devices that ranks 0, 1, ... have. Raises InvalidInput for nodes that do not exist."""
     known = {node.name: node for node in cluster.nodes}
-    problems = [
-        Problem(f"devices[{rank}]", f"no node {name!r}", f"name a node of {cluster.name!r}")
-        for rank, (name, _) in enumerate(devices)
-        if name not in known
-    ]
+    problems = []
+    for rank, (name, index) in enumerate(devices):
+        node = known.get(name)
+        if node is None:
+            found, fix = f"no node {name!r}", f"name a node of {cluster.name!r}"
+            problems.append(Problem(f"devices[{rank}]", found, fix))
+        elif not 0 <= index < node.devices:
+            found, fix = f"device {index} of {name}", f"it has {node.devices}, from 0"
+            problems.append(Problem(f"devices[{rank}]", found, fix))
     if problems:
         raise InvalidInput("devices", problems)
     return _ground(cluster, [known[name] for name, _ in devices], [1] * len(devices))

@@ -126,6 +126,19 @@ def test_tokens_for_far_experts_take_as_long_as_their_nic_needs() -> None:
     assert found > 4 * seconds(Op.ALL_TO_ALL, size, NODE)
 
 
+def test_all_to_all_without_forwarding_inside_nodes_crowds_the_last_tier() -> None:
+    two = A100._replace(
+        network=(25e9, 25e9),
+        latency=(2e-6, 2e-6),
+        oversubscription=(1.0, 4.0),
+        network_reduces=(False, False),
+    )
+    span = Span(64, 8, 8, 0, (8,))
+    apart = two._replace(rails_apart=True)
+    ratio = seconds(Op.ALL_TO_ALL, 1e9, span, apart) / seconds(Op.ALL_TO_ALL, 1e9, span, two)
+    assert ratio == pytest.approx(4 * 7 / 8, rel=0.05)
+
+
 def test_a_send_to_another_node_waits_for_the_network() -> None:
     near, far = Span(2, 1, 2, -1, ()), nodes(2, 1)
     assert seconds(Op.SEND_RECV, 1e8, far) > 5 * seconds(Op.SEND_RECV, 1e8, near)

@@ -351,6 +351,8 @@ def test_a_cluster_too_small_is_refused_with_what_is_short() -> None:
 def test_devices_that_do_not_exist_are_refused() -> None:
     with pytest.raises(InvalidInput, match="no node 'nowhere'"):
         estimate(workload(tp=1), cluster(1), [("nowhere", 0)])
+    with pytest.raises(InvalidInput, match="device 8 of n000; it has 8"):
+        estimate(workload(tp=1), cluster(1), [("n000", 8)])
 
 
 def test_a_job_that_does_not_fit_is_estimated_and_says_so() -> None:
