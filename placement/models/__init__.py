@@ -7,7 +7,7 @@ from .captured import CapturedLayer, CapturedModel, CapturedOperator
 from .ends import Embedding, Head, Prediction, Projection, Tower
 from .feed_forward import FeedForward, Mixture
 from .model import Model
-from .recurrent import DeltaNet, Mamba, Mamba2
+from .recurrent import DeltaNet, KimiDelta, Mamba, Mamba2
 from .transformer import Dimensions
 from .work import AttentionCore, MatMul, ScanCore
 
@@ -23,6 +23,7 @@ __all__ = [
     "Embedding",
     "FeedForward",
     "Head",
+    "KimiDelta",
     "LatentAttention",
     "Mamba",
     "Mamba2",

@@ -23,6 +23,7 @@ class Attention(Explained):
     window, chunk: how far a query sees (`AttentionCore`). qkv_bias, bias: biases of the query, key
     and value projections (of keys unless key_bias is off), and of the output projection.
     sinks: a learned logit a head. output_gate: a gate of the output, projected with the queries.
+    key_is_value: the keys before their norm are the values too, so that one projection gives both.
     source_hidden: width of the encoder's output, which makes this cross-attention.
     """
 
@@ -42,6 +43,7 @@ class Attention(Explained):
     norm: Norm = "rms"
     sinks: bool = False
     output_gate: bool = False
+    key_is_value: bool = False
     source_hidden: Count | None = None
 
     @model_validator(mode="after")
@@ -74,7 +76,7 @@ class Attention(Explained):
         """The projections on one of `tp` ranks."""
         core = self.core(tp)
         query = core.query_width + (core.output_width if self.output_gate else 0)
-        keys = core.key_value_width
+        keys = core.key_value_width - (core.kv_heads * core.v_dim if self.key_is_value else 0)
         if self.source_hidden is None:
             inputs = [MatMul("qkv", self.hidden, query + keys, "mixer input", "columns")]
         else:
@@ -98,7 +100,8 @@ class Attention(Explained):
         count = core.heads if self.sinks else 0
         if self.qkv_bias:
             count += core.query_width + (core.output_width if self.output_gate else 0)
-            count += core.kv_heads * (self.v_head_dim + (self.head_dim if self.key_bias else 0))
+            count += core.kv_heads * (0 if self.key_is_value else self.v_head_dim)
+            count += core.kv_heads * (self.head_dim if self.key_bias else 0)
         if self.bias:
             count += self.hidden
         if self.qk_norm == "head":
@@ -113,8 +116,9 @@ class LatentAttention(Explained):
     """Multi-head latent attention: keys and values come from one compressed vector a token.
 
     q_lora_rank: width of the compressed query, 0 for none. bias: of both compressions and of the
-    output. indexer_heads, indexer_head_dim, indexer_top: a lightning indexer that chooses the keys
-    a query sees (0 for none). Sources: DeepSeek-V2 (2024), section 2.1; DeepSeek-V3.2 (2025).
+    output. output_gate: a gate of the output, projected from the input.
+    indexer_heads, indexer_head_dim, indexer_top: a lightning indexer that chooses the keys a query
+    sees (0 for none). Sources: DeepSeek-V2 (2024), section 2.1; DeepSeek-V3.2 (2025).
     """
 
     kind: Literal["latent"] = "latent"
@@ -127,6 +131,7 @@ class LatentAttention(Explained):
     v_head_dim: Count
     causal: bool = True
     bias: bool = False
+    output_gate: bool = False
     indexer_heads: CountOrZero = 0
     indexer_head_dim: CountOrZero = 0
     indexer_top: CountOrZero = 0
@@ -177,6 +182,9 @@ class LatentAttention(Explained):
             MatMul("key_value_up", latent, expanded, "key/value latent", "columns"),
             MatMul("output", heads * self.v_head_dim, hidden, "mixer output", "rows"),
         ]
+        if self.output_gate:
+            width = heads * self.v_head_dim
+            found.append(MatMul("gate", hidden, width, "mixer input", "columns"))
         if self.indexer_heads:
             width = self.indexer_heads * self.indexer_head_dim
             reads = "query latent" if self.q_lora_rank else "mixer input"

@@ -12,12 +12,12 @@ from ..errors import InvalidInput, Problem
 from ..explained import Explained
 from .attention import Attention, LatentAttention
 from .feed_forward import FeedForward, Mixture
-from .recurrent import DeltaNet, Mamba, Mamba2
+from .recurrent import DeltaNet, KimiDelta, Mamba, Mamba2
 from .sizes import MOST_LAYERS, Count, CountOrZero, LayerCount, Norm, norm_parameters
 from .work import Core, MatMul
 
 Mixer = Annotated[
-    Attention | LatentAttention | DeltaNet | Mamba2 | Mamba, Field(discriminator="kind")
+    Attention | LatentAttention | DeltaNet | KimiDelta | Mamba2 | Mamba, Field(discriminator="kind")
 ]
 
 

@@ -140,13 +140,15 @@ def _towers(wrapper: Keys, hidden: int) -> tuple[Any, ...]:
     vision = inner.section("vision_config")
     if vision is None:
         return ()
-    apart = Keys(vision.data, vision.place, [], wrapper.notes)
+    apart = Keys(vision.data, vision.place)
     try:
         tower = vision_tower(apart, inner, hidden)
         apart.raise_faults("vision_config")
     except InvalidInput as error:
         wrapper.note(f"the vision tower is left out: {error.problems[0]}")
         return ()
+    for note in apart.notes:
+        wrapper.note(note)
     return (tower,)
 
 

@@ -17,6 +17,8 @@ from .hf_mixers import (
     attention_of,
     biases_of,
     delta_net_of,
+    global_of,
+    kimi_delta_of,
     mamba2_of,
     mamba_of,
     windowed_of,
@@ -55,7 +57,7 @@ def decoder_parts(keys: Keys, name: str, family: Family) -> dict[str, Any]:
             layers = _layers(keys, name, family, hidden, count)
         ahead = [next((layer for layer in reversed(layers) if _attends(layer)), layers[-1])]
     embedding = _embedding(keys, name, family, hidden, vocab)
-    stack = Stack.of(layers, final_norm=_final_norm(keys, name, family, norm))
+    stack = Stack.of(layers, final_norm=_final_norm(keys, family, norm))
     predicted = keys.count(*_PREDICTED, least=0) or 0
     prediction = (
         Prediction(stack=Stack.of(ahead * predicted, final_norm=norm), tokens=predicted)
@@ -66,10 +68,20 @@ def decoder_parts(keys: Keys, name: str, family: Family) -> dict[str, Any]:
         "sequence": keys.count(*SEQUENCE),
         "embedding": embedding,
         "stack": stack,
-        "head": _head(keys, name, family, embedding),
+        "head": _head(keys, family, embedding),
         "prediction": prediction,
         "dropout": family.dropout,
     }
+
+
+def _note_what_is_left_out(keys: Keys, name: str) -> None:
+    """Faults and notes of parts that some members of a family have besides."""
+    for key in ("num_kv_shared_layers", "hidden_size_per_layer_input"):
+        if name == "gemma4" and (keys.count(key, least=0) or 0) > 0:
+            fix = "give its sizes to Model.transformer, or capture the module"
+            keys.fault(key, "above 0", f"such layers are not described here; {fix}")
+    if keys.has("attn_res_block_size"):
+        keys.note("the residual attention over blocks of layers (attn_res) is not counted")
 
 
 def _attends(block: Block) -> bool:
@@ -82,14 +94,15 @@ def _norm(keys: Keys, name: str, family: Family) -> Norm:
     return family.norm
 
 
-def _final_norm(keys: Keys, name: str, family: Family, norm: Norm) -> Norm | None:
+def _final_norm(keys: Keys, family: Family, norm: Norm) -> Norm | None:
     before = keys.flag("do_layer_norm_before", default=family.final_norm)
     return norm if before else None
 
 
 def _layers(keys: Keys, name: str, family: Family, hidden: int, count: int) -> list[Block]:
-    kinds = mixer_kinds(keys, name, family, count)
+    kinds = mixer_kinds(keys, name, count)
     sparse = sparse_layers(keys, count)
+    _note_what_is_left_out(keys, name)
     norm, norms, parallel = _norm(keys, name, family), family.norms, family.parallel
     if name == "falcon":
         norms, parallel = _falcon_norms(keys)
@@ -114,10 +127,23 @@ def _layers(keys: Keys, name: str, family: Family, hidden: int, count: int) -> l
             mixer=mixers[kind],
             feed_forward=halves.get(mixed),
             norm=norm,
-            norms=norms,
+            norms=norms + (3 if mixed and name == "gemma4" else 0),
             parallel=parallel,
+            extra=_beside_experts(keys, name, halves.get(mixed)),
         )
     return [found[pair] for pair in zip(kinds, sparse, strict=True)]
+
+
+def _beside_experts(keys: Keys, name: str, half: FeedForward | Mixture | None) -> int:
+    """Parameters of a mixture that its family alone has."""
+    if not isinstance(half, Mixture):
+        return 0
+    if name == "gemma4":
+        # The router scales its input, and what each expert gives.
+        return half.hidden + half.experts
+    if name == "kimi_linear" and keys.flag("latent_moe_use_norm", default=False):
+        return half.expert.hidden
+    return 0
 
 
 def _falcon_norms(keys: Keys) -> tuple[int, bool]:
@@ -128,6 +154,8 @@ def _falcon_norms(keys: Keys) -> tuple[int, bool]:
 
 
 def _mixer(keys: Keys, name: str, family: Family, hidden: int, kind: Kind) -> Mixer:
+    if kind == "linear" and name == "kimi_linear":
+        return kimi_delta_of(keys, hidden)
     if kind == "linear":
         return delta_net_of(keys, hidden)
     if kind == "mamba" and name in ("jamba", "mamba", "falcon_mamba"):
@@ -135,6 +163,8 @@ def _mixer(keys: Keys, name: str, family: Family, hidden: int, kind: Kind) -> Mi
     if kind == "mamba":
         return mamba2_of(keys, hidden)
     full = attention_of(keys, name, family, hidden)
+    if name == "gemma4" and kind == "full" and isinstance(full, Attention):
+        return global_of(keys, full)
     if isinstance(full, LatentAttention) or kind not in ("window", "chunk"):
         added = keys.flag("add_full_attention_sink_bias", default=family.sinks)
         return (
@@ -261,7 +291,7 @@ def _embedding(keys: Keys, name: str, family: Family, hidden: int, vocab: int) -
     )
 
 
-def _head(keys: Keys, name: str, family: Family, embedding: Embedding) -> Head | None:
+def _head(keys: Keys, family: Family, embedding: Embedding) -> Head | None:
     hidden = embedding.hidden
     kind = architecture_of(keys)
     labels = label_count(keys)

@@ -119,7 +119,7 @@ def _modern_layers(
     """Layers of ModernBERT: gated, without biases, most windowed; the first lacks a norm."""
     hidden, heads, ffn = layer_sizes
     made = []
-    for index, kind in enumerate(mixer_kinds(keys, name, family, layers)):
+    for index, kind in enumerate(mixer_kinds(keys, name, layers)):
         made.append(
             layer_of(
                 hidden,
@@ -226,8 +226,9 @@ def pair_parts(keys: Keys, name: str, family: Family) -> dict[str, Any]:
     """The fields of a Model for an encoder-decoder: T5, BART and its like, Whisper."""
     hidden = keys.need("the width of the model", "d_model", "hidden_size")
     vocab = keys.need("the size of the vocabulary", *VOCAB)
-    build = _t5_layers if name == "t5" else _bart_layers
-    encoder, decoder = build(keys, name, hidden)
+    encoder, decoder = (
+        _t5_layers(keys, hidden) if name == "t5" else _bart_layers(keys, name, hidden)
+    )
     learned = _learned(keys, name, family)
     normed: Norm | None = "layer" if name == "bart" else None
     embedding = Embedding(
@@ -274,7 +275,7 @@ def _sound(keys: Keys, hidden: int) -> tuple[Embedding, int]:
     return fixed, frames
 
 
-def _t5_layers(keys: Keys, name: str, hidden: int) -> tuple[Stack, Stack]:
+def _t5_layers(keys: Keys, hidden: int) -> tuple[Stack, Stack]:
     heads = keys.need("the number of attention heads", *HEADS)
     ffn = keys.need("the width of the feed-forward", *FFN)
     size = keys.need("the size of a head", "d_kv")

@@ -24,7 +24,7 @@ class Family:
     output_bias_follows: whether the key attention_bias speaks of the output projection too.
     position_offset: rows of learned positions beside the longest sequence. ffn_multiple: the
     feed-forward's width over hidden where none is given. tied: where tie_word_embeddings is absent.
-    norms: norms of a layer. kv_heads: where none are given (otherwise as many as heads).
+    norms: norms of a layer.
     router_bias, shared_experts, shared_gate: of mixtures. odd: why this family's layers cannot be
     described.
     """
@@ -39,7 +39,6 @@ class Family:
     positions: Positions = "rotary"
     position_offset: int = 0
     ffn_multiple: int | None = None
-    kv_heads: int | None = None
     tied: bool = False
     head_bias: bool = False
     qk_norm: QKNorm = "none"
@@ -158,7 +157,7 @@ FAMILIES: dict[str, Family] = {
         dropout=True,
         ffn_multiple=4,
     ),
-    "gpt_bigcode": replace(_GPT, kv_heads=1),
+    "gpt_bigcode": _GPT,
     "starcoder2": replace(_GPT, positions="rotary"),
     "opt": replace(_GPT, position_offset=2),
     "xglm": replace(_GPT, positions="fixed"),
@@ -207,9 +206,9 @@ FAMILIES: dict[str, Family] = {
     "falcon_mamba": replace(_LLAMA, tied=True, norms=1),
     "mamba2": replace(_LLAMA, norms=1),
     "gemma3n": Family(odd="layers share keys and values and have embeddings of their own"),
-    "gemma4": Family(odd="layers share keys and values and have heads of several sizes"),
+    "gemma4": replace(_GEMMA, norms=4, qk_norm="head"),
     "deepseek_v4": Family(odd="attention is compressed in ways not described here"),
-    "kimi_linear": Family(odd="its linear attention (KDA) is not described here"),
+    "kimi_linear": _DEEPSEEK,
     "rwkv": Family(odd="its time mixing is not described here"),
     "recurrent_gemma": Family(odd="its gated recurrence is not described here"),
     "zamba2": Family(odd="layers share an attention with adapters"),

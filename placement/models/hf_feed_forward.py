@@ -122,6 +122,9 @@ def mixture_of(keys: Keys, name: str, family: Family, hidden: int) -> Mixture:
 
 def _shared_width(keys: Keys, name: str, family: Family, expert: int) -> int:
     """Width of the shared experts together; 0 when there are none."""
+    if name == "gemma4":
+        # Its dense feed-forward runs beside the experts.
+        return keys.count(*FFN) or 0
     count = keys.count(*_SHARED, least=0)
     width = keys.count(*_SHARED_FFN, least=0)
     if count is None and not keys.has(*_SHARED):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from .hf_families import Family
 from .hf_keys import Keys
 
 Kind = Literal["full", "window", "chunk", "linear", "mamba", "none", "dense", "mixture"]
@@ -37,7 +36,7 @@ _WORDS: dict[str, Kind] = {
 _PATTERNS = {"gemma3": 6, "cohere2": 4, "modernbert": 3, "exaone4": 4, "llama4": 4}
 
 
-def mixer_kinds(keys: Keys, name: str, family: Family, layers: int) -> list[Kind]:
+def mixer_kinds(keys: Keys, name: str, layers: int) -> list[Kind]:
     """Of each layer, the kind of its mixer."""
     listed = _listed(keys, "layer_types", layers) or _listed(keys, "layers_block_type", layers)
     if listed is not None:
@@ -51,6 +50,9 @@ def mixer_kinds(keys: Keys, name: str, family: Family, layers: int) -> list[Kind
     if name == "bamba" and keys.has("attn_layer_indices"):
         attends = keys.indices("attn_layer_indices")
         return ["full" if i in attends else "mamba" for i in range(layers)]
+    if name == "kimi_linear":
+        linear = keys.indices("linear_attn_config.kda_layers")
+        return ["linear" if layer + 1 in linear else "full" for layer in range(layers)]
     if name in ("mamba", "mamba2", "falcon_mamba"):
         return ["mamba"] * layers
     if keys.has("full_attention_interval"):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from .attention import Attention, LatentAttention, QKNorm
 from .hf_families import Family
 from .hf_keys import Keys
-from .recurrent import DeltaNet, Mamba, Mamba2
+from .recurrent import DeltaNet, KimiDelta, Mamba, Mamba2
 
 HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads")
 KV_HEADS = (
@@ -53,7 +53,7 @@ def biases_of(keys: Keys, name: str, family: Family) -> Biases:
     return Biases(qkv, output, keys.flag("mlp_bias", default=mlp))
 
 
-def kv_heads_of(keys: Keys, name: str, family: Family, heads: int) -> int:
+def kv_heads_of(keys: Keys, name: str, heads: int) -> int:
     """Heads of keys and values: as many as heads, or one, where the file gives no number."""
     if name == "falcon" and not keys.flag("new_decoder_architecture", default=False):
         return 1 if keys.flag("multi_query", default=True) else heads
@@ -86,6 +86,7 @@ def attention_of(keys: Keys, name: str, family: Family, hidden: int) -> Attentio
             qk_rope_head_dim=keys.count("qk_rope_head_dim", least=0) or 0,
             v_head_dim=keys.need("the size of a value head", "v_head_dim"),
             bias=keys.flag("attention_bias", default=False),
+            output_gate=keys.flag("mla_use_output_gate", default=False),
             indexer_heads=keys.count("index_n_heads", least=0) or 0,
             indexer_head_dim=keys.count("index_head_dim", least=0) or 0,
             indexer_top=keys.count("index_topk", least=0) or 0,
@@ -96,7 +97,7 @@ def attention_of(keys: Keys, name: str, family: Family, hidden: int) -> Attentio
             found = f"{heads} heads do not divide {hidden}"
             keys.fault(HEADS[0], found, "add head_dim")
         head_dim = max(hidden // heads, 1)
-    kv_heads = kv_heads_of(keys, name, family, heads)
+    kv_heads = kv_heads_of(keys, name, heads)
     if heads % kv_heads:
         keys.fault(KV_HEADS[0], f"{kv_heads} does not divide {heads} heads", "give a divisor")
         kv_heads = heads
@@ -130,6 +131,29 @@ def windowed_of(keys: Keys, full: Attention) -> Attention:
             "v_head_dim": keys.count("swa_v_head_dim") or full.v_head_dim,
             "sinks": keys.flag("add_swa_attention_sink_bias", default=full.sinks),
         }
+    )
+
+
+def global_of(keys: Keys, full: Attention) -> Attention:
+    """The attention of Gemma 4's layers that see everything, which has heads of its own."""
+    equal = keys.flag("attention_k_eq_v", default=False)
+    head_dim = keys.count("global_head_dim") or full.head_dim
+    kv_heads = keys.count("num_global_key_value_heads") if equal else None
+    if full.heads % (kv_heads or 1):
+        found = f"{kv_heads} does not divide {full.heads} heads"
+        keys.fault("num_global_key_value_heads", found, "give a divisor")
+    update = {"head_dim": head_dim, "v_head_dim": head_dim, "key_is_value": equal}
+    return full.model_copy(update=update | {"kv_heads": kv_heads or full.kv_heads})
+
+
+def kimi_delta_of(keys: Keys, hidden: int) -> KimiDelta:
+    """The linear attention of Kimi Linear, from its own object."""
+    return KimiDelta(
+        hidden=hidden,
+        heads=keys.need("the heads of linear attention", "linear_attn_config.num_heads"),
+        head_dim=keys.need("the size of its heads", "linear_attn_config.head_dim"),
+        conv_kernel=keys.count("linear_attn_config.short_conv_kernel_size") or 4,
+        full_gate=keys.flag("linear_attn_config.use_full_rank_gate", default=False),
     )
 
 

@@ -40,9 +40,8 @@ def vision_tower(keys: Keys, wrapper: Keys, text_hidden: int) -> Tower:
         projector = (_biased("projector", hidden, text_hidden),)
     else:
         if not (siglip or "clip" in kind) or not outer.startswith("llava"):
-            wrapper.note(
-                f"the vision tower {kind or 'without a model_type'} is read as a plain one"
-            )
+            unlike = f"the vision tower {kind}".strip()
+            keys.note(f"{unlike} is read as a plain one with a projector of two layers")
         projector = (
             _biased("projector_1", hidden, text_hidden),
             _biased("projector_2", text_hidden, text_hidden),

@@ -62,6 +62,57 @@ class DeltaNet(Explained):
         return core.conv_channels * self.conv_kernel + 2 * core.heads + self.value_head_dim
 
 
+class KimiDelta(Explained):
+    """Kimi delta attention: a delta rule whose decay is told for every channel of a key.
+
+    The decay comes from a compressed input of head_dim elements, and so does the output's gate
+    unless full_gate is on. Source: Kimi Team 2025 (Kimi Linear).
+    """
+
+    kind: Literal["kimi-delta"] = "kimi-delta"
+    hidden: Count
+    heads: Count
+    head_dim: Count
+    conv_kernel: Count = 4
+    full_gate: bool = False
+
+    @property
+    def tensor_splits(self) -> tuple[tuple[str, int], ...]:
+        """What tensor parallelism must divide, by name."""
+        return (("linear heads", self.heads),)
+
+    def core(self, tp: int = 1) -> ScanCore:
+        """The recurrence on one of `tp` ranks."""
+        heads = share(self.heads, tp)
+        return ScanCore(
+            heads=heads,
+            groups=heads,
+            key_dim=self.head_dim,
+            value_dim=self.head_dim,
+            chunk=DELTA_CHUNK,
+            conv_channels=3 * heads * self.head_dim,
+            conv_kernel=self.conv_kernel,
+            rule="delta",
+        )
+
+    def matmuls(self, tp: int = 1) -> tuple[MatMul, ...]:
+        """The projections on one of `tp` ranks; the compressions are whole on every rank."""
+        heads = share(self.heads, tp)
+        width = heads * self.head_dim
+        inwards = (4 if self.full_gate else 3) * width + heads
+        found = [MatMul("input", self.hidden, inwards, "mixer input", "columns")]
+        for part in ("decay",) if self.full_gate else ("decay", "gate"):
+            found.append(MatMul(f"{part}_down", self.hidden, self.head_dim, "mixer input"))
+            found.append(MatMul(f"{part}_up", self.head_dim, width, f"{part} latent", "columns"))
+        return (*found, MatMul("output", width, self.hidden, "mixer output", "rows"))
+
+    def other_parameters(self, tp: int = 1) -> int:
+        """Parameters beside the matrices: convolutions, decay and its bias, the norm of a head."""
+        core = self.core(tp)
+        taps = core.conv_channels * self.conv_kernel
+        return taps + core.heads * (self.head_dim + 1) + self.head_dim
+
+
 class Mamba2(Explained):
     """Mamba-2: `heads` of `head_dim`, each with a state of `state` vectors; groups share B and C.
 

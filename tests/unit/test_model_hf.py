@@ -342,6 +342,14 @@ def test_a_tower_that_cannot_be_read_is_noted_and_the_text_is_read() -> None:
     assert any("the vision tower is left out: vision_config." in note for note in model.notes)
 
 
+def test_what_some_members_of_a_family_have_besides_is_refused_or_noted() -> None:
+    shared = LLAMA | {"model_type": "gemma4_text", "num_kv_shared_layers": 2}
+    with pytest.raises(InvalidInput, match="num_kv_shared_layers: above 0; such layers are not"):
+        Model.from_hf(shared)
+    noted = LLAMA | {"attn_res_block_size": 2}
+    assert "attn_res" in Model.from_hf(noted).notes[0]
+
+
 def test_windows_follow_the_rule_of_the_family() -> None:
     def seen(**changes: Any) -> list[int | None]:
         model = Model.from_hf(LLAMA | {"num_hidden_layers": 6} | changes)

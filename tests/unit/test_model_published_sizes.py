@@ -463,8 +463,31 @@ CHATGLM_3 = {
     "add_qkv_bias": True,
     "seq_length": 8192,
 }
+KIMI_FULL_LAYERS = [4, 8, 12, 16, 20, 24, 27]
+KIMI_LINEAR = llama(2304, 27, 32, 32, 9216, 163840) | {
+    "model_type": "kimi_linear",
+    "q_lora_rank": None,
+    "kv_lora_rank": 512,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "num_experts": 256,
+    "num_experts_per_token": 8,
+    "num_shared_experts": 1,
+    "moe_intermediate_size": 1024,
+    "first_k_dense_replace": 1,
+    "moe_layer_freq": 1,
+    "linear_attn_config": {
+        "full_attn_layers": KIMI_FULL_LAYERS,
+        "kda_layers": [layer for layer in range(1, 28) if layer not in KIMI_FULL_LAYERS],
+        "head_dim": 128,
+        "num_heads": 32,
+        "short_conv_kernel_size": 4,
+    },
+}
 FURTHER: dict[str, tuple[int, dict[str, Any]]] = {
     "qwen3-next-80b": (79_674_391_296, QWEN3_NEXT),
+    "kimi-linear-48b": (49_122_681_728, KIMI_LINEAR),
     "ernie-4.5-21b": (21_825_437_888, ERNIE_4_5),
     "dots.llm1": (142_774_381_696, DOTS_1),
     "mamba2-2.7b": (2_702_599_680, MAMBA_2),
@@ -511,6 +534,34 @@ FURTHER: dict[str, tuple[int, dict[str, Any]]] = {
 def test_a_further_decoder_has_its_published_size(name: str) -> None:
     size, config = FURTHER[name]
     assert Model.from_hf(config).parameters == size
+
+
+GEMMA_4 = {
+    "model_type": "gemma4_text",
+    "head_dim": 256,
+    "global_head_dim": 512,
+    "attention_k_eq_v": True,
+    "sliding_window": 1024,
+    "tie_word_embeddings": True,
+    "num_kv_shared_layers": 0,
+    "hidden_size_per_layer_input": 0,
+}
+
+
+def gemma_4_layers(count: int) -> dict[str, Any]:
+    kinds = (5 * ["sliding_attention"] + ["full_attention"]) * (count // 6)
+    return GEMMA_4 | {"layer_types": kinds}
+
+
+def test_gemma_4_has_its_printed_sizes() -> None:
+    dense = llama(5376, 60, 32, 16, 21504, 262144) | gemma_4_layers(60)
+    model = Model.from_hf(dense | {"num_global_key_value_heads": 4})
+    assert round(model.parameters / 1e9, 1) == 30.7
+    mixed = llama(2816, 30, 16, 8, 2112, 262144) | gemma_4_layers(30)
+    experts = {"num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704}
+    model = Model.from_hf(mixed | experts | {"num_global_key_value_heads": 2})
+    assert round(model.parameters / 1e9, 1) == 25.2
+    assert round(model.active_parameters / 1e9, 1) == 3.8
 
 
 BERT = {"max_position_embeddings": 512, "type_vocab_size": 2}
