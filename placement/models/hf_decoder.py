@@ -39,6 +39,8 @@ SEQUENCE = (
     "seq_len",
     "model_max_length",
 )
+# Published models predict one to three tokens ahead.
+_MOST_PREDICTED = 100
 _PREDICTED = ("num_nextn_predict_layers", "mtp_num_hidden_layers")
 
 
@@ -50,7 +52,7 @@ def decoder_parts(keys: Keys, name: str, family: Family) -> dict[str, Any]:
     if name == "nemotron_h":
         layers, ahead = _hybrid_layers(keys, name, family, hidden)
     else:
-        count = min(keys.need("the number of layers", *LAYERS), MOST_LAYERS)
+        count = keys.need("the number of layers", *LAYERS, most=MOST_LAYERS)
         if keys.has("block_configs"):
             layers = _varied_layers(keys, name, family, hidden, count)
         else:
@@ -58,10 +60,10 @@ def decoder_parts(keys: Keys, name: str, family: Family) -> dict[str, Any]:
         ahead = [next((layer for layer in reversed(layers) if _attends(layer)), layers[-1])]
     embedding = _embedding(keys, name, family, hidden, vocab)
     stack = Stack.of(layers, final_norm=_final_norm(keys, family, norm))
-    predicted = keys.count(*_PREDICTED, least=0) or 0
+    predicted = keys.count(*_PREDICTED, least=0, most=_MOST_PREDICTED) or 0
     prediction = (
         Prediction(stack=Stack.of(ahead * predicted, final_norm=norm), tokens=predicted)
-        if 0 < predicted <= 100
+        if predicted
         else None
     )
     return {

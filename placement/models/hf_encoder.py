@@ -70,7 +70,7 @@ def heads_of(keys: Keys, hidden: int, *names: str) -> int:
 
 def layers_of(keys: Keys, *names: str) -> int:
     """The number of layers."""
-    return min(keys.need("the number of layers", *(names or LAYERS)), MOST_LAYERS)
+    return keys.need("the number of layers", *(names or LAYERS), most=MOST_LAYERS)
 
 
 def encoder_parts(keys: Keys, name: str, family: Family) -> dict[str, Any]:
@@ -301,7 +301,7 @@ def _t5_layers(keys: Keys, hidden: int) -> tuple[Stack, Stack]:
 
     count = layers_of(keys, "num_layers", "num_hidden_layers")
     extra = 0 if own else table
-    decoder = min(keys.count("num_decoder_layers") or count, MOST_LAYERS)
+    decoder = keys.count("num_decoder_layers", most=MOST_LAYERS) or count
     return (
         Stack.of([(count, layer(cross=False))], extra=extra),
         Stack.of([(decoder, layer(cross=True))], extra=extra),

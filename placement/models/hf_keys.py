@@ -40,23 +40,23 @@ class Keys:
         """Whether one of the names is there and not null."""
         return any(self._value(name) is not None for name in names)
 
-    def count(self, *names: str, least: int = 1) -> int | None:
-        """A whole number of at least `least`, None when absent or faulty."""
+    def count(self, *names: str, least: int = 1, most: int = LARGEST_SIZE) -> int | None:
+        """A whole number of `least` to `most`, None when absent or faulty."""
         name, value = self._first(names)
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int):
             self._fault(name, value, "give a whole number")
             return None
-        if not least <= value <= LARGEST_SIZE:
-            self._fault(name, value, f"give a number of {least} to {LARGEST_SIZE}")
+        if not least <= value <= most:
+            self._fault(name, value, f"give a number of {least} to {most}")
             return None
         return value
 
-    def need(self, what: str, *names: str) -> int:
-        """A whole number of at least 1; when absent that is a fault, and 1 stands in for it."""
+    def need(self, what: str, *names: str, most: int = LARGEST_SIZE) -> int:
+        """A whole number of 1 to `most`; when absent that is a fault, and 1 stands in for it."""
         before = len(self.problems)
-        found = self.count(*names)
+        found = self.count(*names, most=most)
         if found is None and len(self.problems) == before:
             others = f" (or {', '.join(names[1:4])})" if len(names) > 1 else ""
             fix = f"add {what}{others}"

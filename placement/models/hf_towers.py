@@ -75,15 +75,18 @@ def _qwen3(keys: Keys, text_hidden: int) -> Tower:
     outputs = keys.count("out_hidden_size") or text_hidden
     inputs = (keys.count("in_channels", "in_chans") or 3) * frames * patch**2
     positions = keys.need("the number of positions", "num_position_embeddings")
+    stack = _plain(keys, hidden).model_copy(update={"final_norm": None})
     deep = len(keys.items("deepstack_visual_indexes") or [])
+    if deep > stack.layers:
+        keys.fault("deepstack_visual_indexes", f"{deep} of {stack.layers} layers", "give fewer")
+        deep = 0
     projector = [
         _biased("merger_1", merged, merged, extra=2 * hidden),
         _biased("merger_2", merged, outputs),
     ]
-    for index in range(min(deep, 100)):
+    for index in range(deep):
         projector.append(_biased(f"deep_merger_{index}_1", merged, merged, extra=2 * merged))
         projector.append(_biased(f"deep_merger_{index}_2", merged, outputs))
-    stack = _plain(keys, hidden).model_copy(update={"final_norm": None})
     return Tower(
         name="vision",
         embedding=Embedding(

@@ -233,6 +233,10 @@ def test_a_fragment_is_refused_with_what_is_missing_alone(shared: Path) -> None:
         ({"hidden_size": "64"}, "hidden_size: found '64'; give a whole number"),
         ({"hidden_size": 64.0}, "hidden_size: found 64.0; give a whole number"),
         ({"hidden_size": -64}, "hidden_size: found -64; give a number of 1"),
+        (
+            {"num_hidden_layers": 10**9},
+            "num_hidden_layers: found 1000000000; give a number of 1 to",
+        ),
         ({"hidden_size": True}, "hidden_size: found True"),
         ({"num_attention_heads": 7}, "num_attention_heads: 7 heads do not divide 64"),
         ({"num_key_value_heads": 3}, "num_key_value_heads: 3 does not divide 8 heads"),
