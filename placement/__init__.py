@@ -21,6 +21,7 @@ from .errors import Infeasible, InvalidInput, Problem
 from .evaluate import Evaluation, Evaluator, GroupTraffic, evaluate
 from .explain import Obstacle, Source, explain_infeasible, explain_traffic
 from .fabrics import clos_8_rail, dual_plane, fat_tree, nvl_domains
+from .link_time import CommunicationTime, communication_time
 from .models import CapturedModel, Model, capture
 from .occupancy import occupied
 from .parts import rank_parts
@@ -42,6 +43,7 @@ __all__ = [
     "Balanced",
     "CapturedModel",
     "Cluster",
+    "CommunicationTime",
     "Constraints",
     "CrossRail",
     "Domain",
@@ -75,6 +77,7 @@ __all__ = [
     "build_pcg",
     "capture",
     "clos_8_rail",
+    "communication_time",
     "device_id",
     "domain_tree_of",
     "draw_fabric",
