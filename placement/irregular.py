@@ -12,7 +12,9 @@ from .partition import partitioned
 from .room import Room
 from .units import UnitGraph
 
-_OUTERMOST_SHARE = 0.6
+_SEARCH_SHARE = 0.8
+"""Part of the budget for the placement; the rest is left for the bound."""
+_OUTERMOST_SHARE = 0.7
 """Part of the work for dividing the job among the outermost domains; the rest goes inwards."""
 _INNER_SHARE = 0.7
 """Part of the work of a domain for dividing it; the rest is for the domains in it."""
@@ -25,11 +27,12 @@ def place_irregular(
     outermost = room.inside[-1][0]
     order = grown_order(graph)
     starts = [np.arange(graph.units), order]
+    work = budget.left * _SEARCH_SHARE
     where, done = _division(
-        graph, room, fabric.levels, outermost, order, starts, budget.left * _OUTERMOST_SHARE, seed
+        graph, room, fabric.levels, outermost, order, starts, work * _OUTERMOST_SHARE, seed
     )
     budget.charge(done)
-    work = budget.left
+    work = max(0.0, work - done)
     for i, domain in enumerate(outermost.tolist()):
         units = order[where == i]
         share = work * len(units) / len(order)

@@ -8,12 +8,17 @@ from .arrange import divide
 from .bound import SAFETY
 from .budget import Budget
 from .chain_jobs import place_chains
+from .cuts import cut_bytes
 from .exact_units import MOST_UNITS, outermost_exactly
 from .gather import Gathered, gather
+from .general_bound import general_bound
 from .index import Demand, Fabric, Ints
 from .irregular import place_irregular
 from .local import Local
 from .room import Room
+
+_LOOSE = 1.05
+"""Bytes over the bound from which another bound is tried."""
 
 
 def found_by_search(
@@ -38,7 +43,11 @@ def found_by_search(
         place_irregular(fabric, gathered.atoms, room, budget, seed, node)
         method = "multilevel"
     bound = max(bound, _proved_by_units(fabric, gathered, room, budget, bound, seed, node))
-    return _slots(fabric, gathered, node), bound, method
+    slots = _slots(fabric, gathered, node)
+    cost = float(cut_bytes(fabric, demand, slots)[-1])
+    if cost > bound * _LOOSE:
+        bound = max(bound, general_bound(fabric, gathered, cost, budget, seed))
+    return slots, bound, method
 
 
 def _proved_by_units(
