@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,10 @@ PATIENCE_S = 2.0
 """Seconds that a busy machine may take longer than twice the limit before the clock decides."""
 
 
+FULL_RANKS = 16_384
+"""Ranks up to which a limit of a second is a unit of work; beyond, work grows with their root."""
+
+
 class Budget:
     """Work that is counted, not timed, so that equal calls give equal placements.
 
@@ -44,10 +49,11 @@ class Budget:
     that the counted work takes more than twice its time and `PATIENCE_S`.
     """
 
-    def __init__(self, time_limit_s: float) -> None:
-        self.time_limit_s = time_limit_s
-        self._work_left = time_limit_s
-        self._wall_left_s = 2 * time_limit_s + PATIENCE_S
+    def __init__(self, time_limit_s: float, ranks: int = 0) -> None:
+        """A limit in seconds for a job of up to `FULL_RANKS` ranks; one of more gets more."""
+        self.time_limit_s = time_limit_s * math.sqrt(max(1.0, ranks / FULL_RANKS))
+        self._work_left = self.time_limit_s
+        self._wall_left_s = 2 * self.time_limit_s + PATIENCE_S
 
     @property
     def left(self) -> float:

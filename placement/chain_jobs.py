@@ -72,7 +72,7 @@ def _spread(
     def bound(cost: float) -> float:
         return chain_bound(fabric, gathered, chains, problem, split, cost, work)
 
-    # One thread looks for a better bound, the other goes on looking for a better spread.
+    # A better bound is looked for beside a better spread.
     with ThreadPoolExecutor(THREADS) as pool:
         if split is not None and problem.domains > len(outermost):
             rooms = room.room[-1][outermost]
@@ -85,5 +85,5 @@ def _spread(
         if cost <= nothing:
             return Spread(blocks, none), 0.0
         least = pool.submit(bound, cost + chains.constant)
-        blocks = search(problem, [blocks, *starts], work, seed + 1, nothing, threads=1)
+        blocks = search(problem, [blocks, *starts], work, seed + 1, nothing, begun=True)
         return Spread(blocks, none), least.result()

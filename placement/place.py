@@ -96,7 +96,7 @@ def _under(
 
 
 def _place(pcg: PCG, cluster: Cluster, time_limit_s: float, seed: int) -> Placement:
-    budget = Budget(time_limit_s)
+    budget = Budget(time_limit_s, pcg.world_size)
     ordered_pcg, ordered_cluster = in_one_order(pcg, cluster)
     fabric = Fabric.of(ordered_cluster)
     check_feasible(pcg, fabric)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -63,10 +63,12 @@ def search(
     seed: int,
     enough: float = -np.inf,
     threads: int = THREADS,
+    begun: bool = False,
 ) -> Ints:
     """The cheapest spread found, never dearer than any of the starts.
 
     work: units of work for each thread. enough: a cost at which to stop, such as a bound.
+    begun: the first start is what a search found, from which one thread goes on.
     """
     best = min(starts, key=problem.bytes_of)
     step = float(
@@ -80,7 +82,10 @@ def search(
     scaled = _Scaled(problem, problem.cost / step, problem.link / step)
 
     def run(thread: int) -> Ints:
-        return _Searching(scaled, work, seed * THREADS + thread, enough / step).best_of(starts)
+        searching = _Searching(scaled, work, seed * THREADS + thread, enough / step)
+        if begun and thread == 0:
+            return searching.gone_on_from(starts[0], starts)
+        return searching.best_of(starts)
 
     if threads == 1:
         found = [run(0)]
@@ -103,8 +108,17 @@ class _Searching:
         self._sharing = self._problem.kind_room.shape[1] == 0
         self._stale_kicks = _STALE_KICKS_A_DOMAIN * self._problem.domains
 
+    def gone_on_from(self, found: Ints, starts: Sequence[Ints]) -> Ints:
+        """The cheapest spread met in kicks from a good one, and then from the starts."""
+        scaled = self._scaled
+        cost = replace(scaled.problem, cost=scaled.cost, link=scaled.link).bytes_of(found)
+        found, _ = self._kicked(found, cost)
+        return min([found, self.best_of(starts)], key=self._problem.bytes_of)
+
     def best_of(self, starts: Sequence[Ints]) -> Ints:
         """The cheapest spread found from the starts."""
+        if self._done >= self._work:
+            return starts[0]
         starts = [*self._coarse_starts(starts), *starts]
         best, best_cost = starts[0], np.inf
         fresh = 0
