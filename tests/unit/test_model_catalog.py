@@ -170,3 +170,28 @@ def test_a_config_unlike_the_model_it_is_named_after_is_noted() -> None:
     invented = config | {"name": "bloom-175b", "model_type": None}
     [_, odd] = Model.from_hf(invented).notes
     assert odd.startswith("no published model 'bloom-175b' is known; nearest: bloom-176b (70 ")
+
+
+@pytest.mark.parametrize(
+    ("name", "sequence", "whole_square", "gflops"),
+    [
+        ("llama-2-7b", 4096, True, 46.06),
+        ("llama-2-70b", 4096, True, 444.6),
+        ("llama-3-8b", 8192, True, 57.9),
+        ("llama-3-8b", 8192, False, 51.5),
+        ("llama-3-70b", 8192, True, 481.5),
+        ("gpt3-175b", 2048, True, 1077),
+    ],
+)
+def test_flops_a_token_are_those_that_training_frameworks_print(
+    name: str, sequence: int, whole_square: bool, gflops: float
+) -> None:
+    """Forward and backward; frameworks count the whole square of scores or its causal half."""
+    model = Model.from_catalog(name)
+    square = 2 * sequence / (sequence + 1) if whole_square else 1
+    assert model.head is not None
+    forward = sum(matrix.flops_per_token for matrix in model.head.matmuls())
+    for count, block in model.kinds:
+        forward += count * sum(matrix.flops_per_token for matrix in block.matmuls())
+        forward += count * sum(square * core.flops_per_token(sequence) for core in block.cores())
+    assert 3 * forward / 1e9 == pytest.approx(gflops, rel=1e-3)
