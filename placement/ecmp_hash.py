@@ -29,6 +29,20 @@ class FiveTuple(NamedTuple):
 
 
 UplinkHash = Callable[[FiveTuple], int | None]
+"""A hash may also have a method `by_port(any tuple of a connection)` that gives its uplinks as a
+function of the source port, where that is quicker than one call for each tuple."""
+
+
+def by_port(uplink_hash: UplinkHash, like: FiveTuple) -> Callable[[int], int | None]:
+    """The uplink of a connection as a function of its source port; `like` is a tuple of it."""
+    quick = getattr(uplink_hash, "by_port", None)
+    if quick is not None:
+        found: Callable[[int], int | None] = quick(like)
+        return found
+    source, destination, protocol, _, destination_port = like
+    return lambda port: uplink_hash(
+        FiveTuple(source, destination, protocol, port, destination_port)
+    )
 
 
 class Crc32Hash:
@@ -49,6 +63,13 @@ class Crc32Hash:
         data = source + destination + numbers.to_bytes(5, "big")
         return (zlib.crc32(data, self.seed) >> self.shift) % self.uplinks
 
+    def by_port(self, like: FiveTuple) -> Callable[[int], int]:
+        """The uplink by source port: what stands before the port is hashed once."""
+        head = like.source + like.destination + like.protocol.to_bytes(1, "big")
+        begun, tail = zlib.crc32(head, self.seed), like.destination_port.to_bytes(2, "big")
+        crc32, shift, uplinks = zlib.crc32, self.shift, self.uplinks
+        return lambda port: (crc32(port.to_bytes(2, "big") + tail, begun) >> shift) % uplinks
+
 
 class XorHash:
     """All 16-bit words of addresses and ports and the protocol xor-ed, modulo the uplinks."""
@@ -62,6 +83,13 @@ class XorHash:
         folded = self.seed ^ protocol ^ source_port ^ destination_port
         folded ^= _folded(source) ^ _folded(destination)
         return (folded ^ folded >> 8) % self.uplinks
+
+    def by_port(self, like: FiveTuple) -> Callable[[int], int]:
+        """The uplink by source port: the rest is xor-ed once."""
+        rest = self.seed ^ like.protocol ^ like.destination_port
+        rest ^= _folded(like.source) ^ _folded(like.destination)
+        uplinks = self.uplinks
+        return lambda port: ((rest ^ port) ^ (rest ^ port) >> 8) % uplinks
 
 
 def _folded(address: bytes) -> int:
@@ -104,6 +132,14 @@ class ToeplitzHash:
 
     def __call__(self, tuple_: FiveTuple) -> int:
         return self.value(tuple_) % self.uplinks
+
+    def by_port(self, like: FiveTuple) -> Callable[[int], int]:
+        """The uplink by source port: the hash is linear, so the rest is hashed once."""
+        rest = self.value(like._replace(source_port=0))
+        first = len(like.source) + len(like.destination)
+        high, low = self._tables[first], self._tables[first + 1]
+        uplinks = self.uplinks
+        return lambda port: (rest ^ high[port >> 8] ^ low[port & 255]) % uplinks
 
 
 def _byte_table(windows: list[int]) -> list[int]:

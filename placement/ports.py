@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from .ecmp_hash import UDP, FiveTuple, UplinkHash, packed
+from .ecmp_hash import UDP, FiveTuple, UplinkHash, by_port, packed
 from .edge_colouring import (
     Edge,
     balanced_colours,
@@ -234,13 +234,15 @@ def _chosen_ports(
     taken: defaultdict[tuple[str, str, int], set[int]] = defaultdict(set)
     found: list[int] = []
     problems: list[Problem] = []
-    first_hash = hashes[0]
     for flow, five_tuple, (first, above) in zip(flows, tuples, chosen, strict=True):
         used = taken[five_tuple.key]
+        like = five_tuple(0)
+        uplink = by_port(hashes[0], like)
+        upper = by_port(hashes[-1], like)
         for port in ports:
             if (
-                first_hash(five_tuple(port)) == first
-                and (above is None or hashes[1](five_tuple(port)) == above)
+                uplink(port) == first
+                and (above is None or upper(port) == above)
                 and port not in used
             ):
                 used.add(port)

@@ -10,7 +10,9 @@ from railweave.placement.ecmp_hash import (
     FiveTuple,
     RecordedHash,
     ToeplitzHash,
+    UplinkHash,
     XorHash,
+    by_port,
     packed,
 )
 
@@ -76,3 +78,19 @@ def test_a_path_that_changes_between_traces_is_refused() -> None:
     rows = [("10.0.0.1", "10.0.0.2", 50000, 4791, uplink) for uplink in (3, 4)]
     with pytest.raises(ValueError, match=r"traced over uplink 3 and over uplink 4; .* not steady"):
         RecordedHash.from_rows(rows)
+
+
+@pytest.mark.parametrize(
+    "uplink_hash",
+    [Crc32Hash(7), Crc32Hash(20, seed=9, shift=16), XorHash(12, seed=3), ToeplitzHash(20)],
+)
+@pytest.mark.parametrize(
+    ("source", "destination"), [("10.0.0.1", "10.9.8.7"), ("fd00::1", "fd::9")]
+)
+def test_a_connections_uplinks_by_port_are_those_of_its_tuples(
+    uplink_hash: UplinkHash, source: str, destination: str
+) -> None:
+    ends = packed(source), packed(destination)
+    uplink = by_port(uplink_hash, FiveTuple(*ends, 17, 1, 4791))
+    for port in (0, 1, 255, 256, 49152, 50001, 65535):
+        assert uplink(port) == uplink_hash(FiveTuple(*ends, 17, port, 4791))
