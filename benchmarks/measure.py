@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from railweave.placement import Cluster, Evaluator, place
+from railweave.placement.constraints import Constraints
 
 from .instances import Instance
 from .job import Device, Job
@@ -81,7 +82,14 @@ def validity_problem(cluster: Cluster, world_size: int, devices: list[Device]) -
 def solver_result(instance: Instance, family: str, seed: int, time_limit_s: float) -> Result:
     """The solver's placement, its bound, and the wall time of the whole call."""
     clock = Clock()
-    placement = place(instance.pcg, instance.cluster, time_limit_s=time_limit_s, seed=seed)
+    placement = place(
+        instance.pcg,
+        instance.cluster,
+        time_limit_s=time_limit_s,
+        seed=seed,
+        # The peers split tensor-parallel groups where that helps, so it may too.
+        constraints=Constraints(split_tensor_groups=True),
+    )
     seconds, cpu_seconds = clock.read()
     scored = Evaluator(instance.pcg, instance.cluster)(placement.devices)
     return Result(

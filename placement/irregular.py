@@ -6,12 +6,15 @@ import numpy as np
 
 from .arrange import filled, grown_order
 from .budget import Budget
-from .index import ANY_KIND, Fabric, Ints
+from .cuts import fewer
+from .index import ANY_KIND, Fabric, Floats, Ints
 from .local import Local
 from .partition import partitioned
 from .room import Room
 from .units import UnitGraph
 
+_MOST_HOMES, _MOST_COMPARED = 16, 1024
+"""Domains that each hold the whole job up to which all are tried, and units of such a job."""
 _SEARCH_SHARE = 0.8
 """Part of the budget for the placement; the rest is left for the bound."""
 _OUTERMOST_SHARE = 0.7
@@ -23,9 +26,24 @@ _INNER_SHARE = 0.7
 def place_irregular(
     fabric: Fabric, graph: UnitGraph, room: Room, budget: Budget, seed: int, node: Ints
 ) -> None:
-    """Give every unit of a graph a node: fills `node`."""
+    """Give every unit of a graph a node: fills `node`.
+
+    A job that fits one domain is tried in each of the smallest kind that holds it, as what it costs
+    inside depends on which.
+    """
     outermost = room.inside[-1][0]
     order = grown_order(graph)
+    level, homes = _homes(graph, room)
+    if homes:
+        work = budget.left * _SEARCH_SHARE / len(homes)
+        best: Floats | None = None
+        for home in homes:
+            tried = np.full(graph.units, -1, dtype=np.int64)
+            _divide(graph, room, level, home, order, work, seed, tried, budget)
+            cost = _bytes_by_level(fabric, graph, tried)
+            if best is None or fewer(cost, best):
+                best, node[:] = cost, tried
+        return
     starts = [np.arange(graph.units), order]
     work = budget.left * _SEARCH_SHARE
     where, done = _division(
@@ -37,6 +55,31 @@ def place_irregular(
         units = order[where == i]
         share = work * len(units) / len(order)
         _divide(graph, room, fabric.levels - 1, domain, units, share, seed, node, budget)
+
+
+def _homes(graph: UnitGraph, room: Room) -> tuple[int, list[int]]:
+    """The innermost level at which domains hold the whole job, and some of them, tightest first."""
+    kinds = room.kind_room[0].shape[1]
+    needed = np.bincount(graph.kind[graph.kind != ANY_KIND], minlength=kinds)
+    for level, spaces in enumerate(room.room):
+        enough = (spaces >= graph.units) & (room.kind_room[level] >= needed).all(axis=1)
+        holding = np.flatnonzero(enough)
+        if len(holding):
+            tightest = holding[np.argsort(spaces[holding], kind="stable")]
+            few = _MOST_HOMES if graph.units <= _MOST_COMPARED else 1
+            return level, tightest[:few].tolist()
+    return len(room.room), []
+
+
+def _bytes_by_level(fabric: Fabric, graph: UnitGraph, node: Ints) -> Floats:
+    """Bytes that cross each level's boundary, up to a constant a level."""
+    none = np.zeros((0, 0), dtype=np.int64)
+    found = np.zeros(fabric.levels)
+    for level in range(fabric.levels):
+        used, where = np.unique(fabric.domain[level][node], return_inverse=True)
+        spaces = np.zeros(len(used), dtype=np.int64)
+        found[level] = Local.of(graph, np.arange(graph.units), spaces, none).bytes_of(where)
+    return found
 
 
 def _divide(

@@ -8,7 +8,7 @@ from .arrange import divide
 from .bound import SAFETY
 from .budget import Budget
 from .chain_jobs import place_chains
-from .cuts import cut_bytes
+from .cuts import cut_bytes, fewer_bytes
 from .exact_units import MOST_UNITS, outermost_exactly
 from .gather import Gathered, gather
 from .general_bound import general_bound
@@ -16,7 +16,12 @@ from .index import Demand, Fabric, Ints
 from .irregular import place_irregular
 from .local import Local
 from .room import Room
+from .units import unit_graph
 
+_MOST_SINGLE = 512
+"""Ranks up to which a job on partly taken nodes is also placed rank by rank."""
+_SINGLE_SHARE = 0.2
+"""Part of the limit that this takes at least."""
 _LOOSE = 1.05
 """Bytes over the bound from which another bound is tried."""
 
@@ -43,7 +48,11 @@ def found_by_search(
         place_irregular(fabric, gathered.atoms, room, budget, seed, node)
         method = "multilevel"
     bound = max(bound, _proved_by_units(fabric, gathered, room, budget, bound, seed, node))
-    slots = _slots(fabric, gathered, node)
+    slots = _slots(fabric, gathered.atom_of, node)
+    if demand.ranks <= _MOST_SINGLE and (np.bincount(fabric.slot_node) % gathered.atom).any():
+        apart = _rank_by_rank(fabric, demand, budget, seed)
+        if fewer_bytes(fabric, demand, apart, slots):
+            slots, method = apart, "multilevel"
     cost = float(cut_bytes(fabric, demand, slots)[-1])
     if cost > bound * _LOOSE:
         bound = max(bound, general_bound(fabric, gathered, cost, budget, seed))
@@ -82,11 +91,19 @@ def _proved_by_units(
     return found.bound_bytes * min(1.0, gathered.atom_grip)
 
 
-def _slots(fabric: Fabric, gathered: Gathered, node: Ints) -> Ints:
+def _rank_by_rank(fabric: Fabric, demand: Demand, budget: Budget, seed: int) -> Ints:
+    """Slots when nothing is kept together: where nodes have devices left that no atom fits."""
+    node = np.full(demand.ranks, -1, dtype=np.int64)
+    own = Budget(max(budget.left, budget.time_limit_s * _SINGLE_SHARE))
+    place_irregular(fabric, unit_graph(demand), Room.of(fabric, 1), own, seed, node)
+    return _slots(fabric, np.arange(demand.ranks), node)
+
+
+def _slots(fabric: Fabric, atom_of: Ints, node: Ints) -> Ints:
     """Devices for all ranks: each atom takes the next free ones of its node, ranks in order."""
-    ranks = len(gathered.atom_of)
-    order = np.lexsort((np.arange(ranks), gathered.atom_of, node[gathered.atom_of]))
-    home = node[gathered.atom_of[order]]
+    ranks = len(atom_of)
+    order = np.lexsort((np.arange(ranks), atom_of, node[atom_of]))
+    home = node[atom_of[order]]
     first = np.searchsorted(fabric.slot_node, home)
     within = np.arange(ranks) - np.searchsorted(home, home)
     slots = np.empty(ranks, dtype=np.int64)
