@@ -116,6 +116,8 @@ def _chains(graph: UnitGraph, class_of: Ints) -> Chains | None:
         else:
             cost[own] += weight * (y > 0)
             constant -= weight
+    if most == 1 and _left_out_surely(graph):
+        return None
     joints = _joints(graph, class_of, size, cost)
     if joints is None:
         return None
@@ -163,6 +165,16 @@ def _around(
     even = inner.max() - inner.min() <= 1e-9 * inner.max()
     alone = left_out <= weight * len(partner) * (1 + 1e-9)
     return min(weight, float(inner.min())) if even and alone else 0.0
+
+
+def _left_out_surely(graph: UnitGraph) -> bool:
+    """Whether chains of single units leave out too much whichever links they take.
+
+    They take fewer links than there are units, at best the heaviest.
+    """
+    weights = np.sort(graph.link_weight)[::-1]
+    rest = float(weights[max(0, graph.units - 1) :].sum())
+    return rest > _MOST_LEFT_OUT * float(weights.sum()) * (1 + 1e-9)
 
 
 def _joints(
