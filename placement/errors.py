@@ -38,3 +38,17 @@ class InvalidInput(ValueError):
 
 class Infeasible(ValueError):
     """No valid placement exists; the message says what is short, by how much, and where."""
+
+
+class BoundAboveCost(RuntimeWarning):
+    """A lower bound that the placement found goes below: the bound is wrong, a fault of ours.
+
+    bound_bytes: the bound. The placement is valid all the same and is returned with its own cost.
+    """
+
+    def __init__(self, bound_bytes: float, spine_bytes: float) -> None:
+        self.bound_bytes = bound_bytes
+        super().__init__(
+            f"a lower bound of {bound_bytes:.12g} B over the spine is above the "
+            f"{spine_bytes:.12g} B of the placement found; please report the cluster and the PCG"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Literal
 
 from . import exact_rails
@@ -10,7 +11,7 @@ from .cluster import Cluster
 from .constrained import place_under
 from .constraints import Constraints
 from .cuts import cut_bytes, fewer, fewer_bytes
-from .errors import Infeasible, InvalidInput, Problem
+from .errors import BoundAboveCost, Infeasible, InvalidInput, Problem
 from .evaluate import evaluate
 from .exact import place_exactly
 from .explain import explain_infeasible
@@ -29,6 +30,10 @@ from .tensor_groups import with_whole_groups
 
 MOST_EXACT_RANKS = 40
 """Jobs of at most so many ranks go to the exact model first."""
+NO_BOUND = "no lower bound above 0 is known for the bytes over the spine"
+"""Note on a placement whose bound says nothing."""
+ROUNDING = 1e-12
+"""Part of all traffic that sums of bytes may be off."""
 PROOF_TOLERANCE = 1e-8
 """Relative excess over the bound that rounding explains."""
 
@@ -129,12 +134,16 @@ def _place(pcg: PCG, cluster: Cluster, time_limit_s: float, seed: int) -> Placem
     devices = fabric.devices(best)
     traffic = evaluate(pcg, cluster, devices).traffic_bytes
     spine = traffic[cluster.spine]
+    if bound > spine * (1 + PROOF_TOLERANCE) + ROUNDING * sum(traffic.values()):
+        warnings.warn(BoundAboveCost(bound, spine), stacklevel=2)
     proved = levels_proved > 0 or spine <= bound * (1 + PROOF_TOLERANCE)
+    notes = [] if proved or bound > 0 else [NO_BOUND]
     return Placement(
         devices,
         traffic,
         spine if proved else min(bound, spine),
         proved,
         method,
+        notes,
         node_link_s=node_link_seconds(pcg, cluster, devices),
     )

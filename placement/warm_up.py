@@ -19,10 +19,12 @@ def warm_up() -> None:
     from .link_tables import warm_up_links
     from .local import Local
     from .pairing import share_all
+    from .partition import partitioned
     from .polish import polished
     from .rail_walk import warm_up_rails
     from .relocation import warm_up_relocation
     from .shape_bound import shape_bound
+    from .spectral_bound import spectral_bound
     from .units import unit_graph
 
     link = np.array([1.0, 0.0])
@@ -38,16 +40,21 @@ def warm_up() -> None:
     share_classes(start.copy(), cost, link, room, every, np.ones(3, dtype=np.int64), 1, 1000)
     spread_bound(problem, problem.bytes_of(start), 0.01)
     shape_bound(problem, 2.0, 3.0, 0.01)
+    # A ring and a path of pairs, long enough for the dividing to make it coarser.
+    ranks = 160
     demand = Demand(
-        ranks=4,
-        form=np.array([RING, PAIRS]),
-        weight=np.array([1.0, 1.0]),
-        start=np.array([0, 3, 5]),
-        member=np.array([0, 1, 2, 2, 3]),
-        kind=np.full(4, -1, dtype=np.int64),
+        ranks=ranks,
+        form=np.array([RING] + [PAIRS] * (ranks - 1)),
+        weight=np.ones(ranks),
+        start=np.concatenate([[0], np.arange(3, 2 * ranks + 2, 2)]),
+        member=np.concatenate([[0, 1, 2], np.repeat(np.arange(ranks), 2)[1:-1]]),
+        kind=np.full(ranks, -1, dtype=np.int64),
     )
-    local = Local.of(unit_graph(demand), np.arange(4), np.array([3, 3]), none[:2])
-    polished(local, np.array([0, 1, 0, 1]), 300, 1)
+    graph, halves = unit_graph(demand), np.array([ranks // 2, ranks])
+    local = Local.of(graph, np.arange(ranks), halves, none[:2])
+    polished(local, np.ones(ranks, dtype=np.int64), 300, 1)
+    partitioned(local, [np.ones(ranks, dtype=np.int64)], 0.02, 1)
+    spectral_bound(graph, halves - 1, 3.0, 0.05, 1)
     warm_up_relocation()
     warm_up_links()
     warm_up_rails()
