@@ -109,15 +109,17 @@ def graph(options: argparse.Namespace) -> dict[str, object]:
         hidden=o.hidden,
         layers=o.layers,
         heads=o.heads,
-        # Every slice holds the whole embedding and head, here as its part of a larger one.
-        vocab=len(Text(o).alphabet) * o.tp,
+        vocab=len(Text(o).alphabet),
         sequence=o.seq,
         qkv_bias=False,
         tied_embeddings=False,
     )
     workload = Workload(
         model=model,
-        parallelism=Parallelism(tp=o.tp, dp=o.dp, pp=o.pp, zero=0, sequence_parallel=False),
+        # Every slice holds the whole embedding and head.
+        parallelism=Parallelism(
+            tp=o.tp, dp=o.dp, pp=o.pp, zero=0, sequence_parallel=False, vocabulary_parallel=False
+        ),
         global_batch=o.batch,
         micro_batch=o.batch // (o.dp * o.micro_batches),
         precision="bf16",

@@ -25,13 +25,16 @@ from .link_time import CommunicationTime, communication_time
 from .models import CapturedModel, Model, capture
 from .occupancy import occupied
 from .parts import rank_parts
-from .pcg import PCG, Algorithm, Group, Op, Requirement
+from .pcg import PCG, Algorithm, Group, Kind, Op, Requirement
 from .place import place
 from .placement import Placement
 from .repair import Repair, repair
-from .transformer_pcg import build_pcg, stage_parameters
+from .strategies.order import mesh_order
+from .strategies.parts import stage_parameters
+from .strategies.rules import broken_rules
+from .transformer_pcg import build_pcg
 from .warm_up import warm_up
-from .workload import Parallelism, Workload, broken_rules
+from .workload import Parallelism, Workload
 
 __all__ = [
     "CATALOG",
@@ -55,6 +58,7 @@ __all__ = [
     "GroupTraffic",
     "Infeasible",
     "InvalidInput",
+    "Kind",
     "Model",
     "Node",
     "NodeState",
@@ -88,6 +92,7 @@ __all__ = [
     "explain_infeasible",
     "explain_traffic",
     "fat_tree",
+    "mesh_order",
     "nic_id",
     "nvl_domains",
     "occupied",

@@ -4,78 +4,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    WrapSerializer,
+    model_validator,
+)
 
 from .errors import InvalidInput, Problem
 from .explained import Explained
 from .files import Notes, dump, parse_text, read_data, validated, without_notes
-from .quantities import Index, Name, NonNegative, RankCount
+from .group import ALLOWED, Algorithm, Group, Kind, Op
+from .group_table import GroupList, GroupTable
+from .quantities import Index, Name, RankCount
+
+__all__ = ["FORMAT", "PCG", "Algorithm", "Group", "GroupTable", "Kind", "Op", "Requirement"]
 
 FORMAT: Final = "railweave.pcg/1"
-
-
-class Op(StrEnum):
-    """What a group does each step; the meaning of its `bytes` differs by operation."""
-
-    ALL_REDUCE = "all_reduce"
-    """bytes = the tensor each rank reduces."""
-    ALL_GATHER = "all_gather"
-    """bytes = the full gathered tensor."""
-    REDUCE_SCATTER = "reduce_scatter"
-    """bytes = the full tensor before it is scattered."""
-    ALL_TO_ALL = "all_to_all"
-    """bytes = what each rank sends in total, an equal part to every member, itself included."""
-    SEND_RECV = "send_recv"
-    """bytes = what ranks[0] sends to ranks[1]."""
-    BROADCAST = "broadcast"
-    """bytes = the tensor."""
-
-
-class Algorithm(StrEnum):
-    """How a collective moves its bytes."""
-
-    RING = "ring"
-    """Each rank sends to the next one of a ring."""
-    TREE = "tree"
-    """Hierarchical: one representative a domain crosses each boundary, up and down."""
-    DIRECT = "direct"
-    """Every rank sends to every other."""
-    AUTO = "auto"
-    """Ring for all_reduce, all_gather and reduce_scatter; direct for all_to_all."""
-
-
-_ALLOWED: dict[Op, frozenset[Algorithm]] = {
-    Op.ALL_REDUCE: frozenset({Algorithm.RING, Algorithm.TREE, Algorithm.AUTO}),
-    Op.ALL_GATHER: frozenset({Algorithm.RING, Algorithm.AUTO}),
-    Op.REDUCE_SCATTER: frozenset({Algorithm.RING, Algorithm.AUTO}),
-    Op.ALL_TO_ALL: frozenset({Algorithm.DIRECT, Algorithm.AUTO}),
-    Op.SEND_RECV: frozenset(Algorithm),  # one accounting whatever the algorithm
-    Op.BROADCAST: frozenset(Algorithm),
-}
-
-
-class Group(BaseModel):
-    """The ranks of one collective and its bytes per step."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: Name
-    op: Op
-    ranks: tuple[Index, ...] = Field(min_length=1)
-    bytes: NonNegative
-    algorithm: Algorithm = Algorithm.AUTO
-
-    @property
-    def resolved_algorithm(self) -> Algorithm:
-        """The algorithm with AUTO replaced by what it stands for."""
-        if self.algorithm is not Algorithm.AUTO:
-            return self.algorithm
-        if self.op in (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER):
-            return Algorithm.RING
-        return Algorithm.TREE if self.op is Op.BROADCAST else Algorithm.DIRECT
 
 
 class Requirement(BaseModel):
@@ -87,12 +37,22 @@ class Requirement(BaseModel):
     accelerator: Name
 
 
+def _plain(groups: Any, serialize: SerializerFunctionWrapHandler) -> Any:
+    return serialize(tuple(groups))
+
+
 class PCG(Explained):
-    """Ranks 0..world_size-1 and their communication groups. Build it with `load` or `parse`."""
+    """Ranks 0..world_size-1 and their communication groups. Build it with `load` or `parse`.
+
+    groups: a sequence of `Group`; one that `build_pcg` made holds them as arrays until they are
+    asked for.
+    """
 
     format: Literal["railweave.pcg/1"] = FORMAT
     world_size: RankCount
-    groups: tuple[Annotated[Group, Notes], ...]
+    groups: Annotated[
+        tuple[Annotated[Group, Notes], ...], AfterValidator(GroupList), WrapSerializer(_plain)
+    ]
     requires: tuple[Annotated[Requirement, Notes], ...] = ()
 
     @model_validator(mode="before")
@@ -106,6 +66,18 @@ class PCG(Explained):
         if problems:
             raise InvalidInput("PCG", problems)
         return self
+
+    @classmethod
+    def folded(cls, world_size: int, table: GroupTable) -> PCG:
+        """A PCG of groups that are right by construction; they are not checked again."""
+        groups: Any = GroupList(table)
+        return cls.model_construct(format=FORMAT, world_size=world_size, groups=groups, requires=())
+
+    @property
+    def table(self) -> GroupTable:
+        """The groups as arrays."""
+        groups: Any = self.groups
+        return groups.table if isinstance(groups, GroupList) else GroupTable.of(self.groups)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -124,7 +96,7 @@ class PCG(Explained):
 
     def to_data(self) -> dict[str, Any]:
         """The PCG as plain data in the file format."""
-        data: dict[str, Any] = self.model_dump(mode="json")
+        data: dict[str, Any] = self.model_dump(mode="json", exclude_none=True)
         if not self.requires:
             del data["requires"]
         return data
@@ -168,8 +140,8 @@ def _group_problems(pcg: PCG) -> list[Problem]:
         if group.op is Op.SEND_RECV and len(group.ranks) != 2:
             found = f"send_recv names {len(group.ranks)} ranks"
             problems.append(Problem(f"{place}.ranks", found, "name the sender and the receiver"))
-        if group.algorithm not in _ALLOWED[group.op]:
-            allowed = ", ".join(sorted(_ALLOWED[group.op]))
+        if group.algorithm not in ALLOWED[group.op]:
+            allowed = ", ".join(sorted(ALLOWED[group.op]))
             found = f"{group.op} has no algorithm {group.algorithm}"
             problems.append(Problem(f"{place}.algorithm", found, f"use one of {allowed}"))
     return problems

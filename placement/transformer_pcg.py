@@ -1,195 +1,182 @@
-"""The parallel computation graph of a transformer trained under TP x PP x DP."""
+"""The parallel computation graph of a workload: every group of every strategy."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
-from .errors import InvalidInput, Problem
-from .models.work import share
-from .pcg import PCG, Algorithm, Group, Op
+import numpy as np
+
+from .group import Kind, Op
+from .group_table import GroupTable, Names
+from .pcg import PCG
+from .strategies.grid import Family, Grid, sharded
+from .strategies.parts import RankParameters, StageParts, rank_parameters, stage_parts
+from .strategies.traffic import (
+    EMBEDDING,
+    Channel,
+    Sharing,
+    Volume,
+    Volumes,
+    embedding_volume,
+    hop_volume,
+    sharing,
+    stage_volumes,
+)
 from .workload import Workload
 
-ACTIVATION_BYTES = 2
-"""Bytes of an activation and of a parameter on the wire: bf16 and fp16; fp8 training too sends
-activations and parameters in 16 bits."""
+Result = TypeVar("Result")
 
 
 def build_pcg(workload: Workload) -> PCG:
     """The ranks of a workload and the groups they communicate in, with bytes a step.
 
-    Volumes (s sequence, b micro-batch, h hidden, m micro-batches, L layers a stage, t tp, P
-    parameters of the rank; 2 bytes an element, 4 for gradients if the workload says so):
-
-    - tensor parallel, for each layer and micro-batch: 4 all-reduces of 2sbh bytes (2 forward, 2
-      backward), with sequence parallelism 4 all-gathers and 4 reduce-scatters of it instead; half
-      as many again with full recompute (Shoeybi 2019, Korthikanti 2022).
-    - pipeline, for each boundary, micro-batch and direction: 2sbh bytes a tensor-parallel rank,
-      2sbh/t with sequence parallelism; each of the virtual_pp pieces of a stage adds as much, and
-      the last stage then feeds the first virtual_pp - 1 times (Narayanan 2021).
-    - data parallel: zero 0 an all-reduce of the gradients; zero 1 and 2 their reduce-scatter and
-      an all-gather of the parameters; zero 3 a reduce-scatter and two all-gathers, once a step or
-      (reshard_parameters) once a micro-batch (Rajbhandari 2020).
-    - tied embeddings on two stages: an all-reduce of the embedding's gradient between them.
-
-    Left out: the embedding lookup and the output head (one more such operation a micro-batch on
-    the first and on the last stage), the loss, the gradients of norms under sequence parallelism,
-    and gathering inputs again for the backward pass. Raises InvalidInput for cp or ep above 1.
+    Each group has its kind, how many times a step it runs, and the part that can hide behind
+    compute. What is sent, and where the formulas are from, stands in `strategies.traffic` and in
+    docs/workloads.md. Left out: sums of gradients over ranks that share a key/value head, norms of
+    gradients, and what a program sends for its own ends (statistics, checkpoints).
     """
-    _refuse_unsupported(workload)
-    grid = _Grid(workload)
-    groups = [
-        *_tensor_parallel(workload, grid),
-        *_pipeline(workload, grid),
-        *_data_parallel(workload, grid),
-        *_tied_embeddings(workload, grid),
+    grid = Grid.of(workload)
+    stages = stage_parts(workload)
+    held = _each_once(stages, lambda stage: rank_parameters(workload, stage))
+    tables = [
+        *_inside_stages(workload, grid, stages, held),
+        *_between_stages(workload, grid),
+        *_same_parameters(workload, grid, stages, held),
+        *_embedding_copies(workload, grid),
     ]
-    # The groups are right by construction; checking 100,000 of them again takes most of a second.
-    return PCG.model_construct(
-        format="railweave.pcg/1",
-        world_size=workload.parallelism.world_size,
-        groups=tuple(groups),
-        requires=(),
+    return PCG.folded(workload.parallelism.world_size, GroupTable.joined(tables))
+
+
+def _each_once(stages: Sequence[StageParts], of: Callable[[StageParts], Result]) -> list[Result]:
+    """A function of every stage, worked out once for stages that are alike."""
+    known: dict[tuple[object, ...], Result] = {}
+    found = []
+    for stage in stages:
+        parts = ((p.count, p.copies, id(p.block), p.sequence) for p in stage.parts)
+        key = (*parts, stage.first, stage.last)
+        if key not in known:
+            known[key] = of(stage)
+        found.append(known[key])
+    return found
+
+
+def _inside_stages(
+    workload: Workload,
+    grid: Grid,
+    stages: Sequence[StageParts],
+    held: Sequence[RankParameters],
+) -> Iterator[GroupTable]:
+    """Tensor-, context- and expert-parallel groups."""
+    counts = dict(zip(map(id, stages), held, strict=True))
+    volumes: list[Volumes] = _each_once(
+        stages, lambda stage: stage_volumes(workload, stage, counts[id(stage)])
     )
+    for channel in sorted({channel for stage in volumes for channel in stage}):
+        family = _family_of(channel.kind, grid)
+        yield _table(channel, family, workload, [stage.get(channel) for stage in volumes])
 
 
-def stage_parameters(workload: Workload, stage: int) -> int:
-    """Parameters on each tensor-parallel rank of a pipeline stage.
-
-    The first stage has the embedding and learned positions, the last the final norm and the output
-    head, which is a copy of the embedding when that is tied and on another stage.
-    """
-    model, split = workload.model, workload.parallelism
-    pieces = split.pp * split.virtual_pp
-    in_piece = model.layers // pieces
-    count = sum(
-        layers * block.parameters(split.tp, split.ep)
-        for piece in range(stage, pieces, split.pp)
-        for layers, block in model.stack.between(piece * in_piece, (piece + 1) * in_piece)
-    )
-    if stage == 0:
-        count += model.input_parameters(split.tp)
-    if stage == split.pp - 1:
-        count += model.output_parameters(split.tp, own_copy=stage > 0)
-    return count
+def _family_of(kind: Kind, grid: Grid) -> Family:
+    if kind is Kind.CP:
+        return grid.cp
+    if kind is Kind.EP:
+        return grid.ep
+    return grid.etp if kind is Kind.ETP else grid.tp
 
 
-def vocabulary_shard(workload: Workload) -> int:
-    """Parameters of one rank's share of the embedding: the vocabulary is padded to divide."""
-    return share(workload.model.vocab, workload.parallelism.tp) * workload.model.hidden
-
-
-class _Grid:
-    """Ranks by their tensor-parallel, data-parallel and pipeline coordinates."""
-
-    def __init__(self, workload: Workload) -> None:
-        split = workload.parallelism
-        self.tp, self.dp, self.pp = split.tp, split.dp, split.pp
-        sizes = {"tp": split.tp, "dp": split.dp, "pp": split.pp}
-        stride = 1
-        strides = {}
-        for dimension in workload.dimension_order:
-            strides[dimension] = stride
-            stride *= sizes.get(dimension, 1)
-        self._tp, self._dp, self._pp = strides["tp"], strides["dp"], strides["pp"]
-
-    def rank(self, tp: int, dp: int, pp: int) -> int:
-        return tp * self._tp + dp * self._dp + pp * self._pp
-
-    def tp_group(self, dp: int, pp: int) -> tuple[int, ...]:
-        start = self.rank(0, dp, pp)
-        return tuple(range(start, start + self.tp * self._tp, self._tp))
-
-    def dp_group(self, tp: int, pp: int) -> tuple[int, ...]:
-        start = self.rank(tp, 0, pp)
-        return tuple(range(start, start + self.dp * self._dp, self._dp))
-
-
-def _refuse_unsupported(workload: Workload) -> None:
+def _between_stages(workload: Workload, grid: Grid) -> Iterator[GroupTable]:
+    """Pairs of neighbouring stages; the last feeds the first for all virtual stages but one."""
     split = workload.parallelism
-    problems = [
-        Problem(f"parallelism.{name}", f"{name} {degree}", f"use {name} 1: {why} not yet built")
-        for name, degree, why in (
-            ("cp", split.cp, "the rings of context parallelism are"),
-            ("ep", split.ep, "the all-to-alls of expert parallelism are"),
-        )
-        if degree > 1
-    ]
-    if problems:
-        raise InvalidInput("Workload", problems)
-
-
-def _group(name: str, op: Op, ranks: tuple[int, ...], size: float) -> Group:
-    return Group.model_construct(
-        name=name, op=op, ranks=ranks, bytes=float(size), algorithm=Algorithm.AUTO
-    )
-
-
-def _activation_bytes(workload: Workload) -> int:
-    return ACTIVATION_BYTES * workload.sequence * workload.micro_batch * workload.model.hidden
-
-
-def _gradient_bytes(workload: Workload) -> int:
-    return 4 if workload.fp32_gradients else ACTIVATION_BYTES
-
-
-def _tensor_parallel(workload: Workload, grid: _Grid) -> Iterator[Group]:
-    if grid.tp == 1:
-        return
-    a_layer = 6 if workload.recompute == "full" else 4
-    size = (
-        a_layer * workload.layers_per_stage * workload.micro_batches * _activation_bytes(workload)
-    )
-    split = workload.parallelism.sequence_parallel
-    ops = (Op.ALL_GATHER, Op.REDUCE_SCATTER) if split else (Op.ALL_REDUCE,)
-    for pp in range(grid.pp):
-        for dp in range(grid.dp):
-            ranks = grid.tp_group(dp, pp)
-            for op in ops:
-                yield _group(f"tp/{op}/pp{pp}/dp{dp}", op, ranks, size)
-
-
-def _pipeline(workload: Workload, grid: _Grid) -> Iterator[Group]:
-    pieces = workload.parallelism.virtual_pp
-    size = workload.micro_batches * _activation_bytes(workload)
-    size_a_rank = size / grid.tp if workload.parallelism.sequence_parallel else size
-    hops = [(stage, stage + 1, pieces) for stage in range(grid.pp - 1)]
-    if pieces > 1:
-        hops.append((grid.pp - 1, 0, pieces - 1))
+    hops = [(stage, stage + 1, split.virtual_pp) for stage in range(split.pp - 1)]
+    if split.virtual_pp > 1:
+        hops.append((split.pp - 1, 0, split.virtual_pp - 1))
     for sender, receiver, times in hops:
-        for dp in range(grid.dp):
-            for tp in range(grid.tp):
-                ends = grid.rank(tp, dp, sender), grid.rank(tp, dp, receiver)
-                place = f"pp{sender}-pp{receiver}/dp{dp}/tp{tp}"
-                total = times * size_a_rank
-                yield _group(f"pp/forward/{place}", Op.SEND_RECV, ends, total)
-                yield _group(f"pp/backward/{place}", Op.SEND_RECV, ends[::-1], total)
+        volume, pairs = hop_volume(workload, times), grid.hops(sender, receiver)
+        for word, ranks in (("forward", pairs.ranks), ("backward", pairs.ranks[:, ::-1])):
+            channel = Channel(Kind.PP, Op.SEND_RECV, "pp")
+            prefix = f"pp/{word}/pp{sender}-pp{receiver}"
+            yield _table(channel, pairs._replace(ranks=ranks), workload, [volume], prefix)
 
 
-def _data_parallel(workload: Workload, grid: _Grid) -> Iterator[Group]:
-    if grid.dp == 1:
-        return
+def _same_parameters(
+    workload: Workload,
+    grid: Grid,
+    stages: Sequence[StageParts],
+    held: Sequence[RankParameters],
+) -> Iterator[GroupTable]:
+    """Ranks that have the same parameters; experts of their own where they are spread otherwise."""
     split = workload.parallelism
-    rounds = workload.micro_batches if split.reshard_parameters else 1
-    gathers = {0: 0, 1: 1, 2: 1, 3: 2}[split.zero]
-    for pp in range(grid.pp):
-        parameters = stage_parameters(workload, pp)
-        gradient = rounds * _gradient_bytes(workload) * parameters
-        gathered = rounds * gathers * ACTIVATION_BYTES * parameters
-        for tp in range(grid.tp):
-            ranks = grid.dp_group(tp, pp)
-            if split.zero == 0:
-                yield _group(f"dp/all_reduce/pp{pp}/tp{tp}", Op.ALL_REDUCE, ranks, gradient)
-                continue
-            name = f"dp/reduce_scatter/pp{pp}/tp{tp}"
-            yield _group(name, Op.REDUCE_SCATTER, ranks, gradient)
-            yield _group(f"dp/all_gather/pp{pp}/tp{tp}", Op.ALL_GATHER, ranks, gathered)
+    apart = split.exchanges_tokens
+    dense = [one.dense + (0 if apart else one.experts) for one in held]
+    layers = [stage.layers for stage in stages]
+    yield from _shared_out(workload, Kind.DP, grid.dp, split.shard_size, dense, layers)
+    if apart:
+        experts = [one.experts for one in held]
+        size = split.expert_shard_size
+        yield from _shared_out(workload, Kind.EDP, grid.edp, size, experts, layers)
 
 
-def _tied_embeddings(workload: Workload, grid: _Grid) -> Iterator[Group]:
-    if grid.pp == 1 or not workload.model.tied_embeddings:
+def _shared_out(
+    workload: Workload,
+    kind: Kind,
+    family: Family,
+    shards: int,
+    parameters: Sequence[int],
+    layers: Sequence[int],
+) -> Iterator[GroupTable]:
+    if family.ranks.shape[1] == 1:
         return
-    size = _gradient_bytes(workload) * vocabulary_shard(workload)
-    for dp in range(grid.dp):
-        for tp in range(grid.tp):
-            ends = grid.rank(tp, dp, 0), grid.rank(tp, dp, grid.pp - 1)
-            yield _group(f"embedding/all_reduce/dp{dp}/tp{tp}", Op.ALL_REDUCE, ends, size)
+    found: list[Sharing] = [
+        sharing(workload, count, shards, depth)
+        for count, depth in zip(parameters, layers, strict=True)
+    ]
+    whole = workload.parallelism.zero == 0 or shards == family.ranks.shape[1]
+    inside, across = (family, family) if whole else sharded(family, shards)
+    if inside.ranks.shape[1] > 1:
+        for place, (op, _) in enumerate(found[0].inside):
+            volumes = [one.inside[place][1] for one in found]
+            yield _table(Channel(kind, op, kind.value), inside, workload, volumes)
+    if not whole:
+        channel = Channel(kind, Op.ALL_REDUCE, kind.value)
+        prefix = f"{kind}/replicas"
+        yield _table(channel, across, workload, [one.across for one in found], prefix)
+
+
+def _embedding_copies(workload: Workload, grid: Grid) -> Iterator[GroupTable]:
+    volume = embedding_volume(workload)
+    if volume.bytes:
+        ends = grid.hops(0, workload.parallelism.pp - 1)
+        yield _table(EMBEDDING, ends, workload, [volume])
+
+
+def _table(
+    channel: Channel,
+    family: Family,
+    workload: Workload,
+    volumes: Sequence[Volume | None],
+    prefix: str | None = None,
+) -> GroupTable:
+    """The groups of a family that move something: by stage where there is a volume for each."""
+    ranks, labels = family.ranks, family.labels
+    stage = labels[:, family.names.index("pp")] if "pp" in family.names else 0
+    rows = [(0.0, 0.0, 0.0) if v is None else (v.bytes, v.count, v.hidden_bytes) for v in volumes]
+    size, count, hidden = np.broadcast_to(np.array(rows)[stage], (len(ranks), 3)).T
+    busy = size > 0
+    shown = [
+        place
+        for place, name in enumerate(family.names)
+        if name != "cp" or workload.parallelism.cp > 1
+    ]
+    template = "/".join(
+        [prefix or f"{channel.word}/{channel.op}", *(family.names[p] + "{}" for p in shown)]
+    )
+    return GroupTable.alike(
+        Names(template, labels[busy][:, shown]),
+        channel.kind,
+        channel.op,
+        ranks[busy],
+        size[busy].copy(),
+        count[busy].copy(),
+        hidden[busy] / size[busy],
+    )

@@ -6,27 +6,44 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from .errors import InvalidInput, Problem
+from .errors import InvalidInput
 from .explained import Explained
 from .models import Model
-from .models.sizes import Count
+from .models.sizes import Count, CountOrZero
+from .strategies.division import piece_layers
+from .strategies.order import dimension_order
+from .strategies.rules import broken_rules
 
 Recompute = Literal["none", "selective", "full"]
 Precision = Literal["bf16", "fp16", "fp8"]
 Software = Literal["megatron-2021", "megatron", "fsdp"]
 Fusion = Literal["none", "elementwise", "attention"]
-DIMENSIONS = ("tp", "cp", "ep", "dp", "pp")
+Schedule = Literal["1f1b", "interleaved", "zero-bubble"]
+"""Pipeline schedules: one forward, one backward (Narayanan 2019); with several stages a rank
+(Narayanan 2021); with weight gradients put off into the gaps (ZB-H1, Qi 2023)."""
+ContextForm = Literal["ring", "all-to-all"]
+"""How context-parallel ranks attend: keys and values go round (Liu 2023), or heads and sequence
+change places before and after attention (Jacobs 2023, Ulysses)."""
 
 
 class Parallelism(Explained):
     """Degrees of parallelism: tensor, pipeline, data, context and expert.
 
-    ep: experts are spread over this many of the data- and context-parallel ranks, so it does not
-        add ranks.
+    ep: experts are spread over this many ranks of a pipeline stage, so it does not add ranks.
+    etp: ranks that share out the matrices of an expert; tp by default.
     virtual_pp: pipeline stages a rank (interleaved schedule).
+    schedule: "interleaved" where virtual_pp is above 1, else "1f1b", by default.
+    stage_layers: layers of each of the pp x virtual_pp stages in the model's order, where they are
+        not equally many. embedding_as_layer, head_as_layer: the embedding, and the output head,
+        count as a layer when layers are divided evenly.
     zero: what the data-parallel ranks share out: 0 nothing, 1 the optimizer state, 2 gradients
         too, 3 parameters too.
+    shard: how many neighbouring ranks of the dp x cp with the same parameters share it out (hybrid
+        sharding: gradients are then summed over the replicas of such groups); all by default.
     sequence_parallel: the tensor-parallel ranks split the rest of a layer along the sequence.
+    vocabulary_parallel: they split embedding and output head by vocabulary, rather than
+        each having the whole.
+    context_form: how context-parallel ranks attend to each other's tokens.
     reshard_parameters: with zero 3, parameters are shared out again after every micro-batch, so
         that each gathers them anew; without it they are gathered once a step and direction.
     """
@@ -36,9 +53,17 @@ class Parallelism(Explained):
     dp: Count = 1
     cp: Count = 1
     ep: Count = 1
+    etp: Count | None = None
     virtual_pp: Count = 1
+    schedule: Schedule | None = None
+    stage_layers: tuple[CountOrZero, ...] | None = None
+    embedding_as_layer: bool = False
+    head_as_layer: bool = False
     zero: Annotated[int, Field(ge=0, le=3)] = 1
+    shard: Count | None = None
     sequence_parallel: bool = True
+    vocabulary_parallel: bool = True
+    context_form: ContextForm = "ring"
     reshard_parameters: bool = False
 
     @property
@@ -46,20 +71,68 @@ class Parallelism(Explained):
         """Number of ranks."""
         return self.tp * self.cp * self.dp * self.pp
 
+    @property
+    def stages(self) -> int:
+        """Pipeline stages, virtual ones too; stage k in the model's order is on rank k mod pp."""
+        return self.pp * self.virtual_pp
+
+    @property
+    def pipeline_schedule(self) -> Schedule:
+        """The schedule given, or the one that virtual_pp stands for."""
+        return self.schedule or ("interleaved" if self.virtual_pp > 1 else "1f1b")
+
+    @property
+    def expert_tp(self) -> int:
+        """Ranks that share out the matrices of an expert."""
+        return self.tp if self.etp is None else self.etp
+
+    @property
+    def expert_dp(self) -> int:
+        """Ranks with the same experts."""
+        return self.tp * self.cp * self.dp // (self.expert_tp * self.ep)
+
+    @property
+    def shard_size(self) -> int:
+        """Ranks that share out the state of what is not an expert, where zero is above 0."""
+        return self.dp * self.cp if self.shard is None else self.shard
+
+    @property
+    def expert_shard_size(self) -> int:
+        """Ranks that share out the state of an expert, where zero is above 0."""
+        return max(1, self.shard_size * self.tp // (self.expert_tp * self.ep))
+
+    @property
+    def exchanges_tokens(self) -> bool:
+        """Whether tokens travel to their experts, rather than being summed over tp like a layer."""
+        return self.ep > 1 or self.expert_tp != self.tp
+
+    @property
+    def vocabulary_tp(self) -> int:
+        """Ranks that share out embedding and output head."""
+        return self.tp if self.vocabulary_parallel else 1
+
 
 class Workload(Explained):
     """What is trained and how: becomes a PCG.
 
     global_batch, micro_batch: samples a step, and samples a rank works on at a time.
     sequence: tokens a sample; the model's own by default.
+    tower_inputs: inputs of each of the model's towers a sample (images of a vision tower), which
+        are then trained on the first stage; 0 leaves them out.
     fp32_gradients: gradients are summed in 4 bytes instead of the 2 of the precision.
-    rank_order: which dimension's ranks are next to each other, nearest first.
+    fp8_dispatch: tokens, and gradients, go to their experts in 1 byte an element; they come back
+        in 2.
+    regather_inputs: with sequence parallelism, inputs of divided matrices are gathered once more in
+        the backward pass instead of being kept (Korthikanti 2022, section 4.2.2).
+    rank_order: which dimension's ranks are next to each other, nearest first; `mesh_order` makes it
+        of the names of a torch DeviceMesh.
     software: the training program whose habits a step's time follows; by default the one that such
         steps were measured with on these accelerators (`cost.software.software_name`).
     fusion: what its kernels fuse: "none" each operation a kernel of its own, "elementwise" chains
         of element-wise ones, "attention" attention too; by default what the program does.
 
     Making one checks every rule that the split must meet; InvalidInput lists all that are broken.
+    `check` adds those that depend on the cluster.
     """
 
     model: Model
@@ -67,9 +140,12 @@ class Workload(Explained):
     global_batch: Count
     micro_batch: Count = 1
     sequence: Count
+    tower_inputs: CountOrZero = 0
     recompute: Recompute = "none"
     precision: Precision = "bf16"
     fp32_gradients: bool = False
+    fp8_dispatch: bool = False
+    regather_inputs: bool = False
     rank_order: str = "tp-cp-ep-dp-pp"
     software: Software | None = None
     fusion: Fusion | None = None
@@ -99,105 +175,18 @@ class Workload(Explained):
         return self.global_batch // (self.parallelism.dp * self.micro_batch)
 
     @property
-    def layers_per_stage(self) -> int:
-        """Layers on each pipeline rank, over all of its virtual stages."""
-        return self.model.layers // self.parallelism.pp
+    def piece_layers(self) -> tuple[int, ...]:
+        """Layers of each pipeline stage, virtual ones included, in the model's order."""
+        return piece_layers(self.model.layers, self.parallelism)
+
+    @property
+    def encoder_sequence(self) -> int:
+        """Tokens a sample in the encoder: its own, or as many as the decoder has."""
+        encoder = self.model.encoder
+        own = None if encoder is None else encoder.sequence
+        return self.sequence if own is None else own
 
     @property
     def dimension_order(self) -> tuple[str, ...]:
         """All five dimensions, those of neighbouring ranks first."""
-        named = tuple(self.rank_order.split("-"))
-        return named + tuple(dim for dim in DIMENSIONS if dim not in named)
-
-
-def broken_rules(workload: Workload) -> list[Problem]:
-    """Every rule of the split that a workload breaks, each with the number that breaks it."""
-    return [
-        *_model_rules(workload.model, workload.parallelism),
-        *_sequence_rules(workload),
-        *_batch_rules(workload),
-        *_order_rules(workload),
-    ]
-
-
-def _model_rules(model: Model, split: Parallelism) -> list[Problem]:
-    problems = []
-    divided = {pair: None for _, block in model.kinds for pair in block.tensor_splits}
-    for things, count in divided:
-        if count % split.tp:
-            problems.append(_does_not_divide("tp", split.tp, count, f"{things} {count}"))
-    if model.kv_heads and model.kv_heads % split.tp and split.tp % model.kv_heads:
-        found = f"tp {split.tp} and kv_heads {model.kv_heads}: neither divides the other"
-        fix = "make one a multiple of the other, so that each rank has whole heads"
-        problems.append(Problem("parallelism.tp", found, fix))
-    stages = split.pp * split.virtual_pp
-    if model.layers % stages:
-        found = (
-            f"{model.layers} layers over pp {split.pp} x virtual_pp {split.virtual_pp} = {stages} "
-            f"stages is {model.layers / stages:.6g} a stage"
-        )
-        fix = f"make pp x virtual_pp one of {_divisors(model.layers)}"
-        problems.append(Problem("parallelism.pp", found, fix))
-    if split.virtual_pp > 1 and split.pp == 1:
-        found = f"virtual_pp {split.virtual_pp} with pp 1"
-        problems.append(
-            Problem("parallelism.virtual_pp", found, "use virtual_pp 1, or more stages")
-        )
-    if split.reshard_parameters and split.zero < 3:
-        found = f"parameters cannot be shared out again with zero {split.zero}"
-        problems.append(Problem("parallelism.reshard_parameters", found, "use zero 3"))
-    return problems
-
-
-def _sequence_rules(workload: Workload) -> list[Problem]:
-    problems = []
-    model, split, sequence = workload.model, workload.parallelism, workload.sequence
-    if split.sequence_parallel and sequence % split.tp:
-        problems.append(_does_not_divide("tp", split.tp, sequence, f"sequence {sequence}"))
-    if model.positions == "learned" and model.sequence and sequence > model.sequence:
-        found = f"sequence {sequence} over the model's {model.sequence} learned positions"
-        problems.append(Problem("sequence", found, f"give {model.sequence} at most"))
-    return problems
-
-
-def _batch_rules(workload: Workload) -> list[Problem]:
-    problems = []
-    split, batch = workload.parallelism, workload.global_batch
-    a_round = split.dp * workload.micro_batch
-    if batch % a_round:
-        found = (
-            f"global_batch {batch} over dp {split.dp} x micro_batch {workload.micro_batch} "
-            f"is {batch / a_round:.6g} micro-batches"
-        )
-        near = [count * a_round for count in (batch // a_round, batch // a_round + 1) if count]
-        fix = f"make it a multiple of {a_round}, such as {' or '.join(map(str, near))}"
-        problems.append(Problem("global_batch", found, fix))
-    elif split.virtual_pp > 1 and workload.micro_batches % split.pp:
-        found = (
-            f"{workload.micro_batches} micro-batches over pp {split.pp}; "
-            "the interleaved schedule works in rounds of pp"
-        )
-        fix = f"make global_batch a multiple of {a_round * split.pp}, or use virtual_pp 1"
-        problems.append(Problem("global_batch", found, fix))
-    return problems
-
-
-def _order_rules(workload: Workload) -> list[Problem]:
-    named = workload.rank_order.split("-")
-    needed = {dim for dim in DIMENSIONS if getattr(workload.parallelism, dim) > 1}
-    if len(set(named)) == len(named) and needed <= set(named) <= set(DIMENSIONS):
-        return []
-    found = f"found {workload.rank_order!r}"
-    fix = f"name each of {', '.join(DIMENSIONS)} once, joined by '-' (those of degree 1 may go)"
-    return [Problem("rank_order", found, fix)]
-
-
-def _does_not_divide(name: str, degree: int, count: int, what: str) -> Problem:
-    found = f"{name} {degree} does not divide {what} ({count / degree:.6g} a rank)"
-    return Problem(f"parallelism.{name}", found, f"use one of {_divisors(count)}")
-
-
-def _divisors(count: int) -> str:
-    found = [degree for degree in range(1, min(count, 4096) + 1) if count % degree == 0]
-    shown = ", ".join(map(str, found[:16]))
-    return f"{shown}, ..." if len(found) > 16 else shown
+        return dimension_order(self.rank_order)
