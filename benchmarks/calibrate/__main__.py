@@ -1,4 +1,4 @@
-"""`python -m benchmarks.calibrate`: fit, report, cross-validate, draw, and measure the speed."""
+"""`python -m benchmarks.calibrate`: fit, report, cross-validate, write the page, draw, time."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 from railweave.placement.cost import CONSTANTS
 
-from . import errors
-from .measured import FACTS, Step, all_reduces, load
+from . import errors, page
+from .measured import FACTS, Step, exchanges, load
 from .parameters import (
     constants_with,
     fit_collectives,
     fit_steps,
-    predicted_all_reduces,
+    predicted_exchanges,
     predicted_steps,
 )
 from .pictures import draw
@@ -29,7 +29,7 @@ MIB = 2**20
 def main(arguments: list[str] | None = None) -> int:
     """0 when done, 2 for wrong usage or where the measurements are not there."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.calibrate", description=__doc__)
-    parser.add_argument("what", choices=("report", "fit", "cross", "draw", "speed"))
+    parser.add_argument("what", choices=("report", "fit", "cross", "draw", "page", "speed"))
     parser.add_argument("--facts", type=Path, default=FACTS, help="folder of the published tables")
     parser.add_argument("--thin", type=int, default=4, help="fit every so-manieth single-node row")
     options = parser.parse_args(arguments)
@@ -48,8 +48,10 @@ def main(arguments: list[str] | None = None) -> int:
         print_fit(measured.steps, options.facts, options.thin)
     elif options.what == "cross":
         cross_validate(measured.steps, options.thin)
+    elif options.what == "page":
+        page.write(measured.steps, exchanges(options.facts))
     else:
-        draw(measured.steps, all_reduces(options.facts))
+        draw(measured.steps, exchanges(options.facts))
     return 0
 
 
@@ -64,9 +66,9 @@ def report(steps: Sequence[Step], facts: Path) -> None:
             f"{family}: {found.groups} sweeps, rank correlation {found.rank_correlation:.3f}, "
             f"regret {found.regret:.2%} (worst {found.worst_regret:.2%})"
         )
-    rows = all_reduces(facts)
-    seconds = predicted_all_reduces(rows, CONSTANTS)
-    for family in ("nccl-a100", "nccl-h100"):
+    rows = exchanges(facts)
+    seconds = predicted_exchanges(rows, CONSTANTS)
+    for family in ("nccl-a100", "nccl-h100", "nccl-points"):
         here = [i for i, row in enumerate(rows) if row.family == family]
         off = np.array([seconds[i] / rows[i].seconds - 1 for i in here])
         large = np.array([rows[i].size >= MIB for i in here])
@@ -78,7 +80,7 @@ def report(steps: Sequence[Step], facts: Path) -> None:
 
 def print_fit(steps: Sequence[Step], facts: Path, thin: int) -> None:
     """Fit everything and print the constants."""
-    links = fit_collectives(all_reduces(facts))
+    links = fit_collectives(exchanges(facts))
     base = constants_with(links)
     found = links | fit_steps(_thinned(steps, thin), base)
     for name, value in found.items():
@@ -95,7 +97,7 @@ def cross_validate(steps: Sequence[Step], thin: int) -> None:
     for fold in range(FOLDS):
         kept = [s for s in steps if order[id(s)] % FOLDS != fold]
         left = [s for s in steps if order[id(s)] % FOLDS == fold]
-        constants = constants_with(fit_steps(_thinned(kept, thin)))
+        constants = constants_with(fit_steps(_thinned(kept, thin), rounds=8))
         for step, seconds in zip(left, predicted_steps(left, constants), strict=True):
             predicted[order[id(step)]] = seconds
     for family, error in errors.by_family(steps, predicted).items():

@@ -9,8 +9,8 @@ from pathlib import Path
 from railweave.placement.cost import CONSTANTS
 from railweave.placement.svg import Svg, colours, plural
 
-from .measured import AllReduce, Step
-from .parameters import predicted_all_reduces, predicted_steps
+from .measured import Exchange, Step
+from .parameters import predicted_exchanges, predicted_steps
 
 PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 SIDE, MARGIN, TOP = 360, 62, 74
@@ -25,21 +25,23 @@ NAMES = {
     "dgxc": "DGX Cloud recipes",
     "torchtitan": "torchtitan",
     "megatron_core": "Megatron Core",
-    "bridge": "Megatron Bridge",
+    "bridge": "Megatron Bridge, dense",
+    "bridge_sparse": "Megatron Bridge, mixtures and hybrids",
+    "gb200": "Megatron Bridge on GB200, not fitted",
 }
 PANELS = (
     ("A100", ("vtrain_single", "vtrain_multi", "megatron", "sc21_zero3")),
-    ("H100", ("dgxc", "torchtitan", "megatron_core", "bridge")),
+    ("H100 and GB200", ("dgxc", "torchtitan", "megatron_core", "bridge", "bridge_sparse", "gb200")),
 )
 CURVES = (("nccl-h100", 8), ("nccl-a100", 8), ("nccl-a100", 4), ("nccl-a100", 2))
 
 
-def draw(steps: Sequence[Step], all_reduces: Sequence[AllReduce]) -> None:
+def draw(steps: Sequence[Step], rows: Sequence[Exchange]) -> None:
     """Write `cost-steps.svg` and `cost-collectives.svg`."""
     PICTURES.mkdir(exist_ok=True)
     for name, text in (
         ("cost-steps.svg", steps_picture(steps)),
-        ("cost-collectives.svg", collectives_picture(all_reduces)),
+        ("cost-collectives.svg", collectives_picture(rows)),
     ):
         (PICTURES / name).write_text(text, encoding="utf-8")
         print(f"wrote docs/pictures/{name}")
@@ -60,7 +62,7 @@ def steps_picture(steps: Sequence[Step]) -> str:
         left = MARGIN + place * (SIDE + 90)
         _steps_panel(drawing, left, title, families, rows)
     width = MARGIN + 2 * SIDE + 90 + 24
-    return drawing.render(width, TOP + SIDE + 128, "Step times", "Predicted against measured.")
+    return drawing.render(width, TOP + SIDE + 160, "Step times", "Predicted against measured.")
 
 
 def _steps_panel(
@@ -106,13 +108,13 @@ def _steps_panel(
         drawing.text(left + 14, y, f"{NAMES[family]}, {plural(count, 'step')}", "t t3")
 
 
-def collectives_picture(rows: Sequence[AllReduce]) -> str:
+def collectives_picture(rows: Sequence[Exchange]) -> str:
     """Bus bandwidth of all-reduces inside a node by size: measured dots, predicted lines."""
     drawing = Svg()
     width, height = 2 * SIDE, SIDE - 60
     drawing.text(MARGIN, 30, "Bus bandwidth of an all-reduce inside a node, GB/s", "t t2 b")
     drawing.text(MARGIN, 48, "Dots measured with nccl-tests, lines predicted.", "m t3")
-    predicted = predicted_all_reduces(rows, CONSTANTS)
+    predicted = predicted_exchanges(rows, CONSTANTS)
     low, high = math.log10(1024.0), math.log10(max(row.size for row in rows))
     most = 500.0
 
@@ -138,7 +140,7 @@ def collectives_picture(rows: Sequence[AllReduce]) -> str:
     for shade, (family, ranks) in zip(colours(len(CURVES)), CURVES, strict=True):
         points = []
         for row, seconds in zip(rows, predicted, strict=True):
-            if row.family != family or row.ranks != ranks or row.size < 1024:
+            if row.family != family or row.span.ranks != ranks or row.size < 1024:
                 continue
             carried = 2 * (ranks - 1) / ranks * row.size / 1e9
             points.append(corner(row.size, carried / float(seconds)))

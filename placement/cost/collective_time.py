@@ -9,7 +9,8 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..pcg import Op
+from ..collectives import Exchange, exchange
+from ..pcg import Algorithm, Group, Op
 from .constants import Constants
 from .spans import Span
 
@@ -68,16 +69,23 @@ _S_PER_US = 1e-6
 
 
 def collective(
-    op: Op, size: float, span: Span, links: Links, constants: Constants, networks: int = 0
+    op: Op,
+    size: float,
+    span: Span,
+    links: Links,
+    constants: Constants,
+    networks: int = 0,
+    part_away: float = 1.0,
 ) -> Choice:
     """The quickest way to do `op` over `size` bytes (as in a PCG), its launch by the host aside.
 
-    networks: as in `network_rate`. A group of one rank takes no time.
+    networks: as in `network_rate`. part_away: of the bytes of an all-to-all for other islands, what
+    is sent there, where some are copies that can be made there. A group of one rank takes no time.
     """
     if span.ranks <= 1 or size <= 0:
         return Choice("none", "none", 0.0)
     if op is Op.ALL_TO_ALL:
-        return _all_to_all(size, span, links, constants)
+        return _all_to_all(size, span, links, constants, part_away)
     if op is Op.SEND_RECV:
         return _send(size, span, links, constants)
     choices = _candidates(op, size, span, links, constants, networks)
@@ -104,24 +112,25 @@ def _candidates(
 ) -> Iterator[Choice]:
     """Every algorithm and protocol for a reduction, a gather or a scatter."""
     n, islands, reduces = span.ranks, span.islands, op is Op.ALL_REDUCE
-    steps = (2 if reduces else 1) * (n - 1)
-    crossings = (2 if reduces else 1) * (islands - 1)
-    carried = size if op is Op.BROADCAST else size * steps / n
+    ring = _exchange(op, size, n, Algorithm.RING)
+    crossings = ring.steps // (n - 1) * (islands - 1)
     inside = links.scale_up * constants.link_share
     across = network_rate(span, links, networks) * constants.network_share
     rate = across if n == islands else min(inside, across)
     segment = constants.network_segment_s if islands > 1 else constants.segment_s
     far = 2 * links.latency[span.tier] / _S_PER_US if islands > 1 else 0.0
     for p in _PROTOCOLS:
-        latency = p.ring_base + (steps - crossings) * p.ring_hop + crossings * (p.ring_net + far)
-        yield _choice("ring", p.name, latency, carried / (rate * p.rate), segment)
+        inside_us = p.ring_base + (ring.steps - crossings) * p.ring_hop
+        latency = inside_us + crossings * (p.ring_net + far)
+        yield _choice("ring", p.name, latency, ring.edge_bytes / (rate * p.rate), segment)
     if not reduces:
         return
     depth = math.log2(islands)
-    # Up and down a tree a rank sends the tensor twice, where a ring sends 2 (n - 1) / n of it.
+    tree = _exchange(op, size, n, Algorithm.TREE)
+    both_ways = tree.edge_bytes + tree.back_bytes
     for p in _PROTOCOLS:
         latency = p.tree_base + 2 * ((n / islands - 1) * p.tree_hop + depth * (p.tree_net + far))
-        yield _choice("tree", p.name, latency, 2 * size / (rate * p.rate * _TREE_RATE), segment)
+        yield _choice("tree", p.name, latency, both_ways / (rate * p.rate * _TREE_RATE), segment)
     if links.switch_reduces and span.per_island > 2:
         in_switch = size / (links.scale_up * constants.switch_share)
         if islands == 1:
@@ -136,29 +145,39 @@ def _candidates(
         yield _choice("collnet", "Simple", latency, seconds, segment)
 
 
-def _all_to_all(size: float, span: Span, links: Links, constants: Constants) -> Choice:
+def _exchange(op: Op, size: float, ranks: int, algorithm: Algorithm) -> Exchange:
+    group = Group.model_construct(
+        name=str(op), op=op, ranks=tuple(range(ranks)), bytes=size, algorithm=algorithm
+    )
+    return exchange(group)
+
+
+def _all_to_all(
+    size: float, span: Span, links: Links, constants: Constants, part_away: float
+) -> Choice:
     """Every rank to every other; what leaves an island goes by the rail of its receiver (PXN).
 
     A rank then sends over the network to one rank of each other island; the island's own links
     carry everything once. Where rails stay apart, what goes to other rails takes the last tier.
     """
     n = span.ranks
-    inside = size * (n - 1) / n / (links.scale_up * constants.link_share)
+    pair_bytes = _exchange(Op.ALL_TO_ALL, size, n, Algorithm.DIRECT).edge_bytes
+    inside = pair_bytes * (n - 1) / (links.scale_up * constants.link_share)
     latency = _DIRECT_US + (span.per_island - 1) * _DIRECT_HOP_US
     if span.islands == 1:
         return _choice("direct", "Simple", latency, inside, constants.segment_s)
     outside = 0.0
     for tier in range(span.tier + 1):
         rate = links.network[tier] * constants.network_share / links.oversubscription[tier]
-        outside = max(outside, size * (n - span.per_domain[tier]) / n / rate)
+        outside = max(outside, pair_bytes * (n - span.per_domain[tier]) / rate)
     if links.rails_apart:
         local = span.per_island
         rate = links.network[-1] * constants.network_share / links.oversubscription[-1]
-        outside = max(outside, size * (n - local) / n * (local - 1) / local / rate)
+        outside = max(outside, pair_bytes * (n - local) * (local - 1) / local / rate)
         latency += (n - local) * _DIRECT_HOP_US
     far = 2 * links.latency[span.tier] / _S_PER_US
     latency += (span.islands - 1) * _DIRECT_NET_US + far
-    seconds = max(inside, outside)
+    seconds = max(inside, part_away * outside)
     return _choice("rail-local", "Simple", latency, seconds, constants.network_segment_s)
 
 

@@ -24,16 +24,19 @@ class Prices:
     def __init__(self, links: Links, software: Software, constants: Constants) -> None:
         self.software = software
         self._links, self._constants = links, constants
-        self._known: dict[tuple[Op, float, Span, int], float] = {}
+        self._known: dict[tuple[Op, float, Span, int, float], float] = {}
 
-    def seconds(self, op: Op, size: float, span: Span, networks: int = 0) -> float:
+    def seconds(
+        self, op: Op, size: float, span: Span, networks: int = 0, part_away: float = 1.0
+    ) -> float:
         """Seconds of a collective, the launch by its hosts included where that is longer."""
         if span.ranks == 1 or not size:
             return 0.0
-        key = (op, size, span, networks)
+        key = (op, size, span, networks, part_away)
         found = self._known.get(key)
         if found is None:
-            moving = collective(op, size, span, self._links, self._constants, networks).seconds
+            choice = collective(op, size, span, self._links, self._constants, networks, part_away)
+            moving = choice.seconds
             launch = self.software.collective_launch_s
             launch += self.software.collective_launch_s_per_rank * span.ranks
             power = _LAUNCH_SHARPNESS
@@ -58,30 +61,43 @@ def micro_batch_waits(
     Tensor parallelism: a forward pass sums `work.reductions` times over its ranks, by an all-reduce
     or (sequence parallelism) an all-gather and a reduce-scatter of the activations; the backward
     pass as often, and full recomputation again; embedding and head once each (`ends` of them).
-    Context: a gather of keys and values forward, again where attention is repeated, twice backward.
-    Experts: tokens out and back, as often as reductions. Pipeline: one send each way and piece.
+    Context: a gather of keys and values forward, again where attention is repeated, twice backward;
+    by all-to-all, queries, keys, values and results change places in each. Experts: tokens out and
+    back, as often as reductions. Pipeline: one send each way and piece.
     """
     split, program = workload.parallelism, prices.software
     rounds = 3 if workload.recompute == "full" else 2
     activation = ELEMENT_BYTES * part.tokens * workload.model.hidden
     tensor = context = expert = pipeline = 0.0
     if split.tp > 1:
+        gathered = 0.0
         if split.sequence_parallel:
-            one = prices.seconds(Op.ALL_GATHER, activation, layout.tp)
-            one += prices.seconds(Op.REDUCE_SCATTER, activation, layout.tp)
+            gathered = prices.seconds(Op.ALL_GATHER, activation, layout.tp)
+            one = gathered + prices.seconds(Op.REDUCE_SCATTER, activation, layout.tp)
         else:
             one = prices.seconds(Op.ALL_REDUCE, activation, layout.tp)
-        layers = work.reductions * rounds * (1 - program.tensor_overlap)
-        tensor = one * (layers + ends)
+        layers = rounds * one + (gathered if workload.regather_inputs else 0.0)
+        tensor = one * ends + work.reductions * layers * (1 - program.tensor_overlap)
     if split.cp > 1:
         again = 1 if workload.recompute == "none" or program.selective_products else 2
-        for count, size in work.gathers:
-            seconds = prices.seconds(Op.ALL_GATHER, size, layout.cp)
-            context += count * (again + 2) * seconds * (1 - program.context_overlap)
-    if split.ep > 1:
-        for count, size in work.exchanges:
-            seconds = prices.seconds(Op.ALL_TO_ALL, size, layout.ep)
-            expert += count * 2 * rounds * seconds * (1 - program.expert_overlap)
+        if split.context_form == "ring":
+            op, sizes, times = Op.ALL_GATHER, work.gathers, again + 2
+        else:
+            op, sizes, times = Op.ALL_TO_ALL, work.turns, again + 1
+        for count, size in sizes:
+            seconds = prices.seconds(op, size, layout.cp)
+            context += count * times * seconds * (1 - program.context_overlap)
+    for count, dispatch in work.exchanges:
+        size, islands = dispatch.size, layout.ep.islands
+        once = program.dispatch_once and islands > 1
+        part_away = dispatch.part_to_islands(islands) if once else 1.0
+        sent = size / 2 if workload.fp8_dispatch else size
+        there = prices.seconds(Op.ALL_TO_ALL, sent, layout.ep, part_away=part_away)
+        back = prices.seconds(Op.ALL_TO_ALL, size, layout.ep, part_away=part_away)
+        # Ranks that share an expert's matrices gather the tokens that came for it, and sum.
+        inside = prices.seconds(Op.ALL_GATHER, size * split.expert_tp, layout.etp)
+        inside += prices.seconds(Op.REDUCE_SCATTER, size * split.expert_tp, layout.etp)
+        expert += count * rounds * (there + back + inside) * (1 - program.expert_overlap)
     if split.pp > 1:
         size = activation / split.tp if split.sequence_parallel else activation
         seconds = prices.seconds(Op.SEND_RECV, size, layout.pp)
@@ -95,24 +111,29 @@ def gradient_s(
     """Seconds a step that gradients and parameters travel, and those of a tied embedding's copies.
 
     zero 0: an all-reduce of the gradients. 1, 2: a reduce-scatter of them and an all-gather of the
-    parameters. 3: the parameters are gathered forward and backward, the gradients scattered. A tied
-    embedding on two stages is reduced between them.
+    parameters. 3: the parameters are gathered forward and backward, the gradients scattered. With
+    hybrid sharding that is done by the ranks of a shard, and gradients are then summed over its
+    replicas. A tied embedding on two stages is reduced between them.
     """
     split, program = workload.parallelism, prices.software
     gradient = 4 if workload.fp32_gradients else ELEMENT_BYTES
     moved = tied = 0.0
-    for count, span in ((parameters.dense, layout.dp), (parameters.experts, layout.expert_dp)):
+    for count, whole, shard, replicas in (
+        (parameters.dense, layout.dp, layout.shard, layout.replicas),
+        (parameters.experts, layout.expert_dp, layout.expert_shard, layout.expert_replicas),
+    ):
         if split.zero == 0:
-            moved += prices.seconds(Op.ALL_REDUCE, gradient * count, span)
+            moved += prices.seconds(Op.ALL_REDUCE, gradient * count, whole)
             continue
         gathers, networks = (2, program.gather_networks) if split.zero == 3 else (1, 0)
-        gathered = prices.seconds(Op.ALL_GATHER, ELEMENT_BYTES * count, span, networks)
-        scattered = prices.seconds(Op.REDUCE_SCATTER, gradient * count, span, networks)
-        moved += gathers * gathered + scattered
+        gathered = prices.seconds(Op.ALL_GATHER, ELEMENT_BYTES * count, shard, networks)
+        scattered = prices.seconds(Op.REDUCE_SCATTER, gradient * count, shard, networks)
+        summed = prices.seconds(Op.ALL_REDUCE, gradient * count / shard.ranks, replicas)
+        moved += gathers * gathered + scattered + summed
     if split.zero == 3:
         rounds = workload.micro_batches if split.reshard_parameters else 1
         moved *= rounds / program.gather_share
     if split.pp > 1 and workload.model.tied_embeddings and (stage.first or stage.last):
-        size = gradient * workload.model.embedding_parameters / split.tp
+        size = gradient * workload.model.embedding_parameters / split.vocabulary_tp
         tied = prices.seconds(Op.ALL_REDUCE, size, layout.ends)
     return moved, tied

@@ -66,6 +66,7 @@ class DeviceModel:
     def pass_time(self, work: Pass, software: Software) -> PassTime:
         """Seconds of a pass; the host launches ahead, so that the slower of the two decides."""
         seconds = work.fused / (self._wide_peak * software.attention_share)
+        seconds += work.scanned / (self._wide_peak * self._constants.scan_share)
         for product in work.products:
             seconds += self._product_s(product, self._rate, self._element_bytes)
         for product in work.scores:

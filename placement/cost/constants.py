@@ -24,6 +24,7 @@ class Constants:
         the less of it can be used.
     matmul_area, matmul_depth: outputs (m x n x count), and inner size k, at which half of that is
         reached: fewer outputs leave units idle, a short k does not hide the start of a tile.
+    scan_share: of the peak, what recurrences (Mamba, delta rule) reach.
     memory_share, memory_half_bytes: part of the memory bandwidth that long element-wise kernels
         reach, and the size at which half of that is reached.
     kernel_s: time of a kernel that does nothing.
@@ -34,7 +35,8 @@ class Constants:
     network_share: of a NIC's rate, what collectives reach.
     segment_s, network_segment_s: a transfer of t seconds cut into segments that each cost so much
         takes (sqrt(segment) + sqrt(t))^2 at the best cut, over scale-up links and the network.
-    framework_bytes: device memory of contexts, libraries and communication buffers.
+    framework_bytes: device memory of contexts and libraries; communicator_bytes: of the buffers of
+        each communicator.
     software: what each training program does.
     """
 
@@ -43,6 +45,7 @@ class Constants:
     matmul_balance_power: float
     matmul_area: float
     matmul_depth: float
+    scan_share: float
     memory_share: float
     memory_half_bytes: float
     kernel_s: float
@@ -53,25 +56,28 @@ class Constants:
     segment_s: float
     network_segment_s: float
     framework_bytes: float
+    communicator_bytes: float
     software: Mapping[SoftwareName, Software]
 
 
 CONSTANTS = Constants(
     matmul_share=1.0,
-    matmul_balance=906.0,
-    matmul_balance_power=0.606,
-    matmul_area=8.07e05,
-    matmul_depth=244.0,
-    memory_share=0.804,
+    matmul_balance=909.0,
+    matmul_balance_power=0.638,
+    matmul_area=8.68e05,
+    matmul_depth=247.0,
+    scan_share=0.0112,
+    memory_share=0.811,
     memory_half_bytes=5e5,
     kernel_s=2e-6,
     host_sharpness=6.0,
-    link_share=0.771,
-    switch_share=0.614,
-    network_share=0.802,
-    segment_s=3.36e-06,
-    network_segment_s=20e-6,
-    framework_bytes=2.0e9,
+    link_share=0.79,
+    switch_share=0.621,
+    network_share=0.943,
+    segment_s=3.79e-06,
+    network_segment_s=1e-06,
+    framework_bytes=1.0e9,
+    communicator_bytes=0.9e9,
     software={
         "megatron-2021": Software(
             fused_attention=False,
@@ -80,37 +86,39 @@ CONSTANTS = Constants(
             element_traffic=1.0,
             element_kernels=1.0,
             dropout=True,
-            host_s_per_kernel=3.61e-05,
-            collective_launch_s=4.87e-05,
-            collective_launch_s_per_rank=2.47e-06,
-            tensor_overlap=0.326,
+            host_s_per_kernel=3.55e-05,
+            collective_launch_s=4.73e-05,
+            collective_launch_s_per_rank=2.72e-06,
+            tensor_overlap=0.159,
             context_overlap=0.0,
-            pipeline_overlap=0.909,
+            pipeline_overlap=0.907,
             expert_overlap=0.0,
+            dispatch_once=False,
             gradient_overlap=0.0,
-            gather_overlap=0.591,
+            gather_overlap=0.566,
             gather_networks=1,
-            gather_share=0.926,
+            gather_share=0.797,
             selective_products=0.0,
-            logit_traffic_bytes=34.8,
+            logit_traffic_bytes=36.5,
             logit_memory_bytes=4.0,
-            optimizer_bytes=27.5,
+            optimizer_bytes=25.8,
         ),
         "megatron": Software(
             fused_attention=True,
-            attention_share=0.531,
+            attention_share=0.524,
             context_balanced=True,
             element_traffic=1.0,
             element_kernels=1.0,
             dropout=False,
             host_s_per_kernel=8e-6,
-            collective_launch_s=4.5e-06,
+            collective_launch_s=6.96e-06,
             collective_launch_s_per_rank=0.0,
-            tensor_overlap=0.836,
-            context_overlap=0.651,
-            pipeline_overlap=0.627,
+            tensor_overlap=0.746,
+            context_overlap=0.638,
+            pipeline_overlap=0.556,
             expert_overlap=0.0,
-            gradient_overlap=0.58,
+            dispatch_once=True,
+            gradient_overlap=0.525,
             gather_overlap=1.0,
             gather_networks=0,
             gather_share=1.0,
@@ -123,16 +131,17 @@ CONSTANTS = Constants(
             fused_attention=True,
             attention_share=0.34,
             context_balanced=False,
-            element_traffic=3.19,
+            element_traffic=3.07,
             element_kernels=1.0,
             dropout=False,
             host_s_per_kernel=8e-6,
-            collective_launch_s=4.5e-06,
+            collective_launch_s=6.96e-06,
             collective_launch_s_per_rank=0.0,
             tensor_overlap=0.0,
             context_overlap=0.0,
             pipeline_overlap=0.0,
             expert_overlap=0.0,
+            dispatch_once=False,
             gradient_overlap=0.9,
             gather_overlap=1.0,
             gather_networks=0,

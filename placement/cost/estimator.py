@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from ..cluster import Cluster
 from ..errors import Infeasible
 from ..models import Model
+from ..workload import Parallelism, Workload
 from ..workload import Software as SoftwareName
-from ..workload import Workload
 from .collective_time import Links
 from .communication import Prices, gradient_s, micro_batch_waits
 from .constants import CONSTANTS, Constants
@@ -104,7 +104,7 @@ class Estimator:
         busy = [sum(share) for share in shares]
         slowest = busy.index(max(busy))
         bubble = bubble_s(
-            "interleaved" if split.virtual_pp > 1 else "1f1b",
+            split.pipeline_schedule,
             [(part.alike, busy[i], part.work.weights_s) for i, part in enumerate(shape.parts)],
             split.virtual_pp,
         )
@@ -152,7 +152,7 @@ class Estimator:
         # Models are known by their identity, which holds while they are kept alive here.
         self._models: list[Model] = []
         self._flops_per_token: dict[tuple[int, int], float] = {}
-        self._stages: dict[tuple[int, int, int], tuple[Stage, ...]] = {}
+        self._stages: dict[Any, tuple[Stage, ...]] = {}
         self._shapes: dict[Any, _Shape] = {}
         self._prices: dict[tuple[Links, Software], Prices] = {}
         self._shares: dict[Any, tuple[tuple[float, ...], ...]] = {}
@@ -176,7 +176,10 @@ class Estimator:
             ground = ground_of(self.cluster, devices)
             _check_room(self.cluster, split.world_size, ground.size)
             return layout_of(workload, ground, self.cluster)
-        key = (split.tp, split.cp, split.ep, split.dp, split.pp, workload.rank_order)
+        key = (
+            *(split.tp, split.cp, split.ep, split.dp, split.pp, split.etp, split.shard),
+            *(split.virtual_pp > 1, workload.rank_order),
+        )
         found = self._layouts.get(key)
         if found is None:
             _check_room(self.cluster, split.world_size, self._ground.size)
@@ -193,7 +196,7 @@ class Estimator:
         model, split = workload.model, workload.parallelism
         part = slice_of(workload)
         precision = workload.precision
-        key = (id(model), split.pp, split.virtual_pp, part, precision, program, layout.kinds)
+        key = (id(model), _division(split), part, precision, program, layout.kinds)
         found = self._shapes.get(key)
         if found is None:
             if len(self._shapes) >= _MOST_SHAPES:
@@ -226,7 +229,7 @@ class Estimator:
 
     def _stages_of(self, workload: Workload) -> tuple[Stage, ...]:
         split = workload.parallelism
-        key = (id(workload.model), split.pp, split.virtual_pp)
+        key = (id(workload.model), _division(split))
         found = self._stages.get(key)
         if found is None:
             found = self._stages[key] = stages_of(workload)
@@ -247,7 +250,9 @@ class Estimator:
         self, workload: Workload, shape: _Shape, layout: Layout, prices: Prices
     ) -> tuple[tuple[float, ...], ...]:
         """Seconds of a micro-batch by what takes them, for each part of the shape."""
-        key = (shape, prices, layout.tp, layout.cp, layout.ep, layout.pp)
+        spans = (layout.tp, layout.cp, layout.ep, layout.etp, layout.pp)
+        form = (workload.parallelism.context_form, workload.regather_inputs)
+        key = (shape, prices, spans, form)
         found = self._shares.get(key)
         if found is None:
             rows = []
@@ -269,7 +274,9 @@ class Estimator:
     ) -> tuple[float, float]:
         """Seconds after the last micro-batch: gradients that are still on their way, optimizer."""
         split = workload.parallelism
-        spans = (layout.dp, layout.expert_dp, layout.ends)
+        dense = (layout.dp, layout.shard, layout.replicas)
+        experts = (layout.expert_dp, layout.expert_shard, layout.expert_replicas)
+        spans = (dense, experts, layout.ends)
         rounds = workload.micro_batches if split.reshard_parameters else 1
         key = (shape, prices, spans, split.zero, workload.fp32_gradients, rounds)
         found = self._ends.get(key)
@@ -293,16 +300,25 @@ class Estimator:
         """Of stages that are alike the first holds most micro-batches at once."""
         split = workload.parallelism
         held = min(workload.micro_batches, split.pp * split.virtual_pp)
-        key = (shape, split.dp, split.zero, workload.fp32_gradients, held)
+        several = workload.micro_batches > 1 and not split.reshard_parameters
+        shards = (split.shard_size, split.expert_shard_size, split.dp, several)
+        key = (shape, shards, split.virtual_pp, split.zero, workload.fp32_gradients, held)
         found = self._footprints.get(key)
         if found is None:
-            framework = self._constants.framework_bytes
             prints = [
-                footprint(workload, one.first, one.work.parameters, one.work.memory, framework)
+                footprint(
+                    workload, one.first, one.work.parameters, one.work.memory, self._constants
+                )
                 for one in shape.parts
             ]
             found = self._footprints[key] = max(prints, key=lambda one: one.total)
         return found
+
+
+def _division(split: Parallelism) -> tuple[object, ...]:
+    """What decides which layers are on which stage, as a key."""
+    ends = (split.embedding_as_layer, split.head_as_layer)
+    return (split.pp, split.virtual_pp, split.stage_layers, ends)
 
 
 def _check_room(cluster: Cluster, ranks: int, devices: int) -> None:

@@ -9,18 +9,21 @@ import numpy as np
 
 from ..accelerators import Accelerator
 from ..cluster import Cluster, CrossRail
+from ..strategies.grid import Grid, sharded
 from ..workload import Workload
 from .collective_time import Links
-from .spans import ALONE, Dimension, Ground, Ints, Span, ranks_along
+from .spans import ALONE, Ground, Ints, Span
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Where the groups of a split lie, each kind by its worst group.
 
-    tp, cp: those groups. dp: ranks with the same parameters, over data and context parallelism.
-    ep: ranks that exchange tokens for experts. expert_dp: ranks with the same experts. pp: ranks of
-    neighbouring stages. ends: of the first and the last stage.
+    tp, cp: those groups. dp: ranks with the same parameters, over data and context parallelism;
+    shard: those of them that share out their state, replicas: those with the same share.
+    ep: ranks that exchange tokens for experts. etp: that share out an expert's matrices.
+    expert_dp, expert_shard, expert_replicas: as dp, for experts. pp: ranks of neighbouring stages.
+    ends: of the first and the last stage.
     kinds: accelerators of each stage; first_ranks: the least rank of each. links: what the devices
     see of the network. accelerators: devices of each kind: how many, and their numbers.
     """
@@ -28,8 +31,13 @@ class Layout:
     tp: Span
     cp: Span
     dp: Span
+    shard: Span
+    replicas: Span
     ep: Span
+    etp: Span
     expert_dp: Span
+    expert_shard: Span
+    expert_replicas: Span
     pp: Span
     ends: Span
     kinds: tuple[tuple[str, ...], ...]
@@ -63,43 +71,31 @@ class Layout:
 
 def layout_of(workload: Workload, ground: Ground, cluster: Cluster) -> Layout:
     """The layout of a workload on the first devices of a ground."""
-    split = workload.parallelism
-    sizes = {"tp": split.tp, "cp": split.cp, "dp": split.dp, "pp": split.pp}
-    dimensions: dict[str, Dimension] = {}
-    stride = 1
-    for name in workload.dimension_order:
-        if name in sizes:
-            dimensions[name] = (stride, sizes[name])
-            stride *= sizes[name]
-
-    def along(names: Iterable[str]) -> Ints:
-        chosen = [(dimensions[name]) for name in dimensions if name in names]
-        return ranks_along(chosen)
-
-    def span(*names: str) -> Span:
-        others = along([name for name in sizes if name not in names])
-        return ground.span_of(others[:, None] + along(names))
-
-    shared = along(("cp", "dp"))
-    others = along(("tp", "pp"))[:, None, None]
-    exchanges = (others + shared.reshape(-1, split.ep)).reshape(-1, split.ep)
-    copies = (others + shared.reshape(-1, split.ep).T).reshape(-1, len(shared) // split.ep)
-    stage = along(("tp", "cp", "dp"))
-    step = dimensions["pp"][0]
-    starts = [index * step for index in range(split.pp)]
-    kinds = tuple(ground.kinds_of(stage + start) for start in starts)
+    split, grid = workload.parallelism, Grid.of(workload)
+    shards, replicas = sharded(grid.dp, split.shard_size)
+    expert_shards, expert_replicas = sharded(grid.edp, split.expert_shard_size)
+    stages = [stage.ravel() for stage in grid.dense]
+    kinds = tuple(ground.kinds_of(stage) for stage in stages)
     used = sorted({kind for stage_kinds in kinds for kind in stage_kinds})
+    hops = [(stage, stage + 1) for stage in range(split.pp - 1)]
+    if split.virtual_pp > 1:
+        hops.append((split.pp - 1, 0))
     count = split.world_size
     return Layout(
-        tp=span("tp"),
-        cp=span("cp"),
-        dp=span("cp", "dp"),
-        ep=ground.span_of(exchanges),
-        expert_dp=ground.span_of(copies),
-        pp=_hops(ground, stage, starts[:-1], step),
-        ends=_hops(ground, stage, starts[:1], starts[-1]),
+        tp=ground.span_of(grid.tp.ranks),
+        cp=ground.span_of(grid.cp.ranks),
+        dp=ground.span_of(grid.dp.ranks),
+        shard=ground.span_of(shards.ranks),
+        replicas=ground.span_of(replicas.ranks),
+        ep=ground.span_of(grid.ep.ranks),
+        etp=ground.span_of(grid.etp.ranks),
+        expert_dp=ground.span_of(grid.edp.ranks),
+        expert_shard=ground.span_of(expert_shards.ranks),
+        expert_replicas=ground.span_of(expert_replicas.ranks),
+        pp=_hops(ground, stages, hops),
+        ends=_hops(ground, stages, [(0, split.pp - 1)] if split.pp > 1 else []),
         kinds=kinds,
-        first_ranks=tuple(starts),
+        first_ranks=tuple(int(stage.min()) for stage in stages),
         links=links_of(cluster, used),
         accelerators={
             kind: (
@@ -135,9 +131,10 @@ def _scale_up(accelerators: list[Accelerator], cluster: Cluster) -> float:
     return slowest or cluster.tiers[0].bandwidth
 
 
-def _hops(ground: Ground, stage: Ints, starts: list[int], far: int) -> Span:
-    """The span of sends from each rank of the stages at `starts` to the one `far` ranks on."""
-    if not starts or not far:
+def _hops(ground: Ground, stages: list[Ints], hops: list[tuple[int, int]]) -> Span:
+    """The span of sends between the ranks of these pairs of stages, each to its counterpart."""
+    if not hops:
         return ALONE
-    senders = (stage[:, None] + np.array(starts)).ravel()
-    return ground.span_of(np.stack([senders, senders + far], axis=1))
+    senders = np.concatenate([stages[sender] for sender, _ in hops])
+    receivers = np.concatenate([stages[receiver] for _, receiver in hops])
+    return ground.span_of(np.stack([senders, receivers], axis=1))

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ..models import AttentionCore, Block, Model
 from ..workload import Workload
+from .constants import Constants
 from .operations import ELEMENT_BYTES, Slice
 from .schedule import in_flight
 from .software import Software
@@ -17,6 +18,7 @@ from .stages import Parameters
 
 WEIGHT_BYTES = 2
 MASTER_BYTES = 4
+CAST_BYTES = 1
 ADAM_BYTES = 8
 MASK_BYTES = 1
 _ACTIVATED = ("up", "expert_up", "shared_up")
@@ -83,7 +85,7 @@ def logit_bytes(model: Model, part: Slice, software: Software) -> float:
     """Logits and what the loss makes of them, with the input of the final norm and of the head."""
     if model.head is None:
         return 0.0
-    logits = software.logit_memory_bytes * model.head.matmuls(part.tp)[-1].n
+    logits = software.logit_memory_bytes * model.head.matmuls(part.vocabulary_tp)[-1].n
     return part.tokens * logits + 2 * ELEMENT_BYTES * model.hidden * part.whole_tokens
 
 
@@ -95,18 +97,21 @@ def embedding_bytes(model: Model, part: Slice, software: Software) -> float:
 
 def slice_of(workload: Workload) -> Slice:
     """The part of a layer that each rank of a workload works on."""
-    split, encoder = workload.parallelism, workload.model.encoder
+    split = workload.parallelism
     return Slice(
         workload.sequence,
         workload.micro_batch,
         split.tp,
         split.cp,
         split.ep,
-        split.tp,
+        split.expert_tp,
         split.sequence_parallel,
         workload.recompute,
         workload.precision == "fp8",
-        None if encoder is None else encoder.sequence or workload.sequence,
+        None if workload.model.encoder is None else workload.encoder_sequence,
+        split.vocabulary_tp,
+        workload.tower_inputs,
+        workload.fp8_dispatch,
     )
 
 
@@ -191,27 +196,40 @@ class StageMemory(NamedTuple):
 
 
 def footprint(
-    workload: Workload, stage: int, parameters: Parameters, held: StageMemory, framework: float
+    workload: Workload,
+    stage: int,
+    parameters: Parameters,
+    held: StageMemory,
+    constants: Constants,
 ) -> Footprint:
-    """Device memory of a rank of pipeline stage `stage`; `framework` bytes are on every device.
+    """Device memory of a rank of pipeline stage `stage`.
 
     Activations are those of the micro-batches that the schedule lets a stage hold at once, with the
     one layer that is worked on; logits those of one micro-batch. Sharded parameters (zero 3) need
-    the largest layer whole, and the next one gathered beside it.
+    the largest layer whole, and the next one gathered beside it; where they stay gathered from one
+    micro-batch to the next, all of them (and their fp8 casts), and gradients whole in fp32 until
+    the last is done. Each kind of group has a communicator with buffers of its own.
     """
     split = workload.parallelism
-    shards = split.dp * split.cp
     fp32, zero = workload.fp32_gradients, split.zero
-    dense = state_bytes(parameters.dense, shards, zero, fp32)
-    experts = state_bytes(parameters.experts, max(1, shards // split.ep), zero, fp32)
+    dense = state_bytes(parameters.dense, split.shard_size, zero, fp32)
+    experts = state_bytes(parameters.experts, split.expert_shard_size, zero, fp32)
     batches = in_flight(split.pp, split.virtual_pp, workload.micro_batches, stage)
+    buffers = 0.0
+    if zero >= 3:
+        buffers = 2.0 * WEIGHT_BYTES * held.largest
+        if workload.micro_batches > 1 and not split.reshard_parameters:
+            cast = CAST_BYTES if workload.precision == "fp8" else 0
+            buffers = float(WEIGHT_BYTES + cast + MASTER_BYTES) * sum(parameters)
+    groups = (split.tp, split.cp, split.dp * split.cp, split.pp, split.ep)
+    communicators = sum(degree > 1 for degree in groups)
     parts = {
         "weights": dense.weights + experts.weights,
         "gradients": dense.gradients + experts.gradients,
         "optimizer": dense.optimizer + experts.optimizer,
         "activations": batches * held.kept + held.working,
         "logits": held.logits,
-        "buffers": 2.0 * WEIGHT_BYTES * held.largest if zero >= 3 else 0.0,
-        "framework": framework,
+        "buffers": buffers,
+        "framework": constants.framework_bytes + communicators * constants.communicator_bytes,
     }
     return Footprint(stage, sum(parts.values()), parts)

@@ -29,13 +29,14 @@ class Pass(NamedTuple):
     """Operations of one pass, for one micro-batch on one rank.
 
     products: with weights. scores: products of attention that writes its scores. fused: FLOPs of
-    attention and recurrences that do not. streams: bytes that each element-wise kernel moves.
-    kernels: launches by the host.
+    attention that does not; scanned: of recurrences. streams: bytes that each element-wise kernel
+    moves. kernels: launches by the host.
     """
 
     products: tuple[Product, ...] = ()
     scores: tuple[Product, ...] = ()
     fused: float = 0.0
+    scanned: float = 0.0
     streams: tuple[float, ...] = ()
     kernels: float = 0.0
 
@@ -45,6 +46,7 @@ class Pass(NamedTuple):
             self.products + other.products,
             self.scores + other.scores,
             self.fused + other.fused,
+            self.scanned + other.scanned,
             self.streams + other.streams,
             self.kernels + other.kernels,
         )
@@ -77,6 +79,14 @@ class Slice(NamedTuple):
     recompute: str = "none"
     fp8: bool = False
     source: int | None = None
+    vocabulary_tp: int = 1
+    tower_inputs: int = 0
+    fp8_dispatch: bool = False
+
+    @property
+    def exchanges_tokens(self) -> bool:
+        """Whether tokens travel to their experts."""
+        return self.ep > 1 or self.expert_tp != self.tp
 
     @property
     def tokens(self) -> float:
@@ -135,7 +145,7 @@ def head_passes(model: Model, part: Slice, software: Software) -> Passes:
     """The operations after the last layer: final norm, logits and loss."""
     if model.head is None:
         return Passes(Pass(), Pass(), Pass(), Pass())
-    matmuls = model.head.matmuls(part.tp)
+    matmuls = model.head.matmuls(part.vocabulary_tp)
     products = tuple(Product(part.tokens, m.n, m.k, m.count) for m in matmuls)
     logits = software.logit_traffic_bytes * part.tokens * matmuls[-1].n
     norm = 2.0 * ELEMENT_BYTES * model.hidden * part.whole_tokens
@@ -209,9 +219,11 @@ def _split_streams(
 
 
 def _mixing(core: Core, part: Slice, software: Software, dropout: bool) -> Pass:
-    if software.fused_attention or not isinstance(core, AttentionCore):
-        flops = core.flops_per_token(part.sequence, part.source) * part.tokens
-        if isinstance(core, AttentionCore) and core.causal and not software.context_balanced:
+    flops = core.flops_per_token(part.sequence, part.source) * part.tokens
+    if not isinstance(core, AttentionCore):
+        return Pass(scanned=flops, kernels=8.0)
+    if software.fused_attention:
+        if core.causal and not software.context_balanced:
             flops *= (2 * part.cp - 1) / part.cp
         return Pass(fused=flops, kernels=2.0)
     keys = part.source if core.cross and part.source is not None else part.sequence
@@ -229,7 +241,10 @@ def _backward(mixing: Pass) -> Pass:
         for product in (Product(m, k, n, times), Product(k, n, m, times))
     )
     streams = tuple(1.5 * stream for stream in mixing.streams)
-    return Pass((), swapped, BACKWARD_ATTENTION * mixing.fused, streams, 2 * mixing.kernels)
+    again = BACKWARD_ATTENTION
+    return Pass(
+        (), swapped, again * mixing.fused, again * mixing.scanned, streams, 2 * mixing.kernels
+    )
 
 
 def _casts(matmuls: tuple[MatMul, ...], part: Slice, widths: list[int]) -> Pass:

@@ -16,7 +16,7 @@ def bubble_s(schedule: str, stages: Sequence[tuple[int, float, float]], virtual_
     way there and back: with p equal stages (p - 1)(F + B), over virtual_pp when interleaved, and
     less the weight gradients where these fill the gap (zero bubble).
     """
-    if schedule == "zero_bubble":
+    if schedule == "zero-bubble":
         passed = [(count, seconds, seconds - weights) for count, seconds, weights in stages]
     else:
         passed = [(count, seconds, seconds) for count, seconds, _ in stages]

@@ -29,6 +29,8 @@ class Software:
     tensor_overlap, context_overlap, pipeline_overlap, expert_overlap: the part of tensor- and
         context-parallel collectives, of sends between stages, and of expert all-to-alls that hides
         behind compute.
+    dispatch_once: a token goes to each island once and is copied there for its experts (DeepEP);
+        without it once for each expert.
     gradient_overlap: of one micro-batch's compute, the part that gradient reduction may hide in.
     gather_overlap: of a step's compute, the part that gathers of sharded parameters may hide in.
     gather_networks: NICs that such a gather drives at once; 0: those of all its ranks on a node.
@@ -53,6 +55,7 @@ class Software:
     context_overlap: float
     pipeline_overlap: float
     expert_overlap: float
+    dispatch_once: bool
     gradient_overlap: float
     gather_overlap: float
     gather_networks: int

@@ -16,8 +16,6 @@ from ..cluster import Cluster, Node
 from ..errors import InvalidInput, Problem
 
 Ints = npt.NDArray[np.int64]
-Dimension = tuple[int, int]
-"""Stride and size: ranks r, r + stride, r + 2 stride, ... differ in this dimension alone."""
 
 
 class Span(NamedTuple):
@@ -112,14 +110,6 @@ def ground_of(cluster: Cluster, devices: Sequence[tuple[str, int]]) -> Ground:
     if problems:
         raise InvalidInput("devices", problems)
     return _ground(cluster, [known[name] for name, _ in devices], [1] * len(devices))
-
-
-def ranks_along(dimensions: Sequence[Dimension]) -> Ints:
-    """Ranks that differ from rank 0 in these dimensions alone, the first of them fastest."""
-    found = np.zeros(1, dtype=np.int64)
-    for stride, size in dimensions:
-        found = (np.arange(size)[:, None] * stride + found).ravel()
-    return found
 
 
 def _ground(cluster: Cluster, nodes: Sequence[Node], counts: Sequence[int]) -> Ground:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..models import Model
+from ..strategies.division import starts
 from ..workload import Workload
 
 
@@ -29,38 +30,39 @@ class Parameters(NamedTuple):
 
 def stages_of(workload: Workload) -> tuple[Stage, ...]:
     """The stages of a workload, first to last."""
-    stack, split = workload.model.stack, workload.parallelism
+    stack, ranks = workload.model.stack, workload.parallelism.pp
     place = {id(block): index for index, block in enumerate(stack.blocks)}
-    each = stack.layers // (split.pp * split.virtual_pp)
+    pieces = starts(workload.piece_layers)
     found = []
-    for stage in range(split.pp):
+    for stage in range(ranks):
         counts: dict[int, int] = {}
-        for piece in range(split.virtual_pp):
-            start = (piece * split.pp + stage) * each
-            for count, block in stack.between(start, start + each):
+        for start, end in pieces[stage::ranks]:
+            for count, block in stack.between(start, end):
                 index = place[id(block)]
                 counts[index] = counts.get(index, 0) + count
         layers = tuple((count, index) for index, count in counts.items())
-        found.append(Stage(layers, stage == 0, stage == split.pp - 1))
+        found.append(Stage(layers, stage == 0, stage == ranks - 1))
     return tuple(found)
 
 
-def end_parameters(model: Model, stage: Stage, tp: int) -> int:
+def end_parameters(model: Model, stage: Stage, tp: int, vocabulary_tp: int, towers: bool) -> int:
     """Parameters of a rank outside the layers.
 
     The first stage has the embedding, learned positions and what an encoder has beside its layers,
     the last the final norm, the output head (a copy of the embedding when that is tied and on
-    another stage) and what joins predicted tokens.
+    another stage) and what joins predicted tokens. towers: those beside the text are trained.
     """
     count = 0
     if stage.first:
-        count += model.input_parameters(tp)
+        count += model.input_parameters(vocabulary_tp)
+        if towers:
+            count += sum(tower.parameters(tp) for tower in model.towers)
         if model.encoder is not None:
             tower = model.encoder
             layers = sum(n * block.parameters(tp) for n, block in tower.stack.kinds)
             count += tower.parameters(tp) - layers
     if stage.last:
-        count += model.output_parameters(tp, own_copy=not stage.first)
+        count += model.output_parameters(vocabulary_tp, own_copy=not stage.first)
         if model.prediction is not None:
             ahead = model.prediction
             layers = sum(n * block.parameters(tp) for n, block in ahead.stack.kinds)

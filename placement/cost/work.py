@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, TypeVar
 
 from ..accelerators import Accelerator
 from ..models import AttentionCore, Block, Model, Stack
@@ -23,6 +24,30 @@ from .operations import (
 from .software import Software
 from .stages import Parameters, Stage, end_parameters
 
+T = TypeVar("T")
+
+
+class Dispatch(NamedTuple):
+    """What a rank sends to the experts of a layer: bytes in all, each of its tokens to `chosen` of
+    `experts`.
+    """
+
+    size: float
+    experts: int
+    chosen: int
+
+    def part_to_islands(self, islands: int) -> float:
+        """The part of the bytes for other islands that is sent there, where a token goes to each
+        island once and is copied there.
+
+        With M islands a token has an expert on one with P = 1 - C(E - E/M, k) / C(E, k).
+        """
+        away = self.experts - self.experts // islands
+        missed = 0.0
+        if away >= self.chosen:
+            missed = math.comb(away, self.chosen) / math.comb(self.experts, self.chosen)
+        return (1 - missed) * islands / self.chosen
+
 
 class StageWork(NamedTuple):
     """One micro-batch on one stage.
@@ -30,7 +55,8 @@ class StageWork(NamedTuple):
     forward_s, backward_s, weights_s, repeated_s: seconds of the device; backward has the weight
     gradients in it. wait_s: for the host. reductions: sums over tensor-parallel ranks in a forward
     pass. gathers: for context parallelism, layers with the bytes of keys and values over the whole
-    sequence. exchanges: mixtures, with the bytes that a rank dispatches.
+    sequence; turns: with the bytes of queries, keys, values and results of a rank, which change
+    places when it is done by all-to-all. exchanges: mixtures, with what a rank sends to experts.
     parameters: of a rank. memory: that does not depend on the schedule or on sharding.
     """
 
@@ -41,7 +67,8 @@ class StageWork(NamedTuple):
     wait_s: float
     reductions: int
     gathers: tuple[tuple[int, float], ...]
-    exchanges: tuple[tuple[int, float], ...]
+    turns: tuple[tuple[int, float], ...]
+    exchanges: tuple[tuple[int, Dispatch], ...]
     parameters: Parameters
     memory: StageMemory
 
@@ -52,7 +79,8 @@ class _Layer(NamedTuple):
     time: PartTime
     reductions: int
     gathers: tuple[float, ...]
-    exchange: float
+    turns: tuple[float, ...]
+    exchanges: tuple[Dispatch, ...]
     parameters: Parameters
     memory: LayerMemory
 
@@ -84,6 +112,13 @@ class StageWorker:
                 tower = model.encoder
                 inside = part._replace(sequence=tower.sequence or part.sequence)
                 layers += self._stack(model, tower.stack, inside)
+            if part.tower_inputs:
+                for tower in model.towers:
+                    samples = part.samples * part.tower_inputs
+                    inside = part._replace(
+                        sequence=tower.sequence or part.sequence, samples=samples
+                    )
+                    layers += self._stack(model, tower.stack, inside)
         if stage.last:
             heads = 1
             if model.prediction is not None:
@@ -93,13 +128,6 @@ class StageWorker:
                 ends.append((ahead.tokens, self._time(joining_passes(ahead, part))))
             ends.append((heads, self._end(model, part, head_passes)))
         times = [(count, layer.time) for count, layer in layers] + ends
-        gathers: dict[float, int] = {}
-        exchanges: dict[float, int] = {}
-        for count, layer in layers:
-            for size in layer.gathers:
-                gathers[size] = gathers.get(size, 0) + count
-            if layer.exchange:
-                exchanges[layer.exchange] = exchanges.get(layer.exchange, 0) + count
         return StageWork(
             forward_s=sum(n * time.forward.device_s for n, time in times),
             backward_s=sum(n * (time.inputs.device_s + time.weights.device_s) for n, time in times),
@@ -107,8 +135,9 @@ class StageWorker:
             repeated_s=sum(n * time.repeated.device_s for n, time in times),
             wait_s=sum(n * sum(one.wait_s for one in time) for n, time in times),
             reductions=sum(count * layer.reductions for count, layer in layers),
-            gathers=tuple((count, size) for size, count in gathers.items()),
-            exchanges=tuple((count, size) for size, count in exchanges.items()),
+            gathers=_counted((count, layer.gathers) for count, layer in layers),
+            turns=_counted((count, layer.turns) for count, layer in layers),
+            exchanges=_counted((count, layer.exchanges) for count, layer in layers),
             parameters=self._parameters(model, stage, part, layers),
             memory=self._memory(model, stage, part, layers),
         )
@@ -118,12 +147,13 @@ class StageWorker:
         own share of the parameters.
         """
         split = workload.parallelism
-        shards = split.dp * split.cp if split.zero else 1
-        experts = parameters.experts / max(1, shards // split.ep)
-        stepped = parameters.dense / shards + experts
-        read = 2.0 * ELEMENT_BYTES * (parameters.dense + parameters.experts)
+        dense, experts = parameters
+        read = 2.0 * ELEMENT_BYTES * (dense + experts)
+        stepped = float(dense + experts)
+        if split.zero:
+            stepped = dense / split.shard_size + experts / split.expert_shard_size
         if split.zero >= 2:
-            read /= shards
+            read = 2.0 * ELEMENT_BYTES * stepped
         return self._device.stream_s(read + stepped * self._software.optimizer_bytes)
 
     def _parameters(
@@ -135,7 +165,9 @@ class StageWorker:
             times = 1 if model.stack.shared else count
             dense += times * layer.parameters.dense
             experts += times * layer.parameters.experts
-        return Parameters(dense + end_parameters(model, stage, part.tp), experts)
+        towers = part.tower_inputs > 0
+        ends = end_parameters(model, stage, part.tp, part.vocabulary_tp, towers)
+        return Parameters(dense + ends, experts)
 
     def _memory(
         self, model: Model, stage: Stage, part: Slice, layers: list[tuple[int, _Layer]]
@@ -174,15 +206,15 @@ class StageWorker:
         return found
 
     def _new_layer(self, block: Block, part: Slice, dropout: bool) -> _Layer:
-        whole = part.tokens * part.cp
+        tokens = ELEMENT_BYTES * part.tokens
         cores = [core for core in block.cores(part.tp) if isinstance(core, AttentionCore)]
-        mixture = block.mixture
-        copies = 0 if mixture is None else mixture.experts_per_token * mixture.expert.hidden
+        turned = [c.query_width + c.key_value_width + c.output_width for c in cores]
         return _Layer(
             time=self._time(block_passes(block, part, self._software, dropout)),
-            reductions=block.reductions,
-            gathers=tuple(ELEMENT_BYTES * whole * core.key_value_width for core in cores),
-            exchange=ELEMENT_BYTES * part.whole_tokens * copies,
+            reductions=_reductions(block, part),
+            gathers=tuple(tokens * part.cp * core.key_value_width for core in cores),
+            turns=tuple(tokens * width for width in turned),
+            exchanges=_exchanges(block, part),
             parameters=Parameters(
                 block.dense_parameters(part.tp),
                 block.expert_parameters(part.expert_tp, part.ep),
@@ -192,3 +224,29 @@ class StageWorker:
 
     def _time(self, passes: Passes) -> PartTime:
         return self._device.part_time(passes, self._software)
+
+
+def _reductions(block: Block, part: Slice) -> int:
+    """Sums over tensor-parallel ranks; where tokens travel, a mixture has only its shared one."""
+    mixture = block.mixture
+    if mixture is None or not part.exchanges_tokens or block.parallel:
+        return block.reductions
+    return block.reductions - (1 if mixture.shared is None else 0)
+
+
+def _exchanges(block: Block, part: Slice) -> tuple[Dispatch, ...]:
+    mixture = block.mixture
+    if mixture is None or not part.exchanges_tokens:
+        return ()
+    chosen = mixture.experts_per_token
+    size = ELEMENT_BYTES * part.tokens / part.tp * chosen * mixture.expert.hidden
+    return (Dispatch(size, mixture.experts, chosen),)
+
+
+def _counted(rows: Iterable[tuple[int, tuple[T, ...]]]) -> tuple[tuple[int, T], ...]:
+    """Different things with how many layers have each."""
+    counts: dict[T, int] = {}
+    for count, things in rows:
+        for thing in things:
+            counts[thing] = counts.get(thing, 0) + count
+    return tuple((count, thing) for thing, count in counts.items())

