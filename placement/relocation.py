@@ -23,9 +23,11 @@ _MOST_SINGLE = 64
 """Forced ranks up to which each may also go its own way."""
 _MOST_SINGLE_RANKS = 512
 """Jobs up to so many ranks also move single ranks, not only all of a node."""
-_MOVES_AN_ITEM, _MOST_MOVES = 5000, 60_000
-"""Steps of a walk for each item that moves, and at most."""
-_HEATS = ((0.3, 0.03), (0.06, 0.01))
+_MOVES_AN_ITEM, _MOST_MOVES = 12_000, 200_000
+"""Steps of a walk for each item that moves, and at most, when only the forced ones do."""
+_MOVES_WITH_OTHERS = 70_000
+"""Steps of a walk when others may move too; one takes several times as long then."""
+_HEATS = ((2.0, 0.02), (0.4, 0.02), (0.06, 0.01))
 """First and last temperature of the walks, in parts of what a step changes on average. The first
 gets out of where a few items came to lie one by one, the second settles."""
 _INNER_SHARE = 0.25
@@ -176,12 +178,12 @@ def _settle(seats: Seats, forced: int, others: bool, seed: int) -> None:
     if not others and forced <= MOST_EXACT and least(seats, items, slack):
         return
     state = seeded(seed)
-    moves = _MOST_MOVES if others else min(_MOST_MOVES, _MOVES_AN_ITEM * forced)
+    moves = _MOVES_WITH_OTHERS if others else min(_MOST_MOVES, _MOVES_AN_ITEM * forced)
     outermost = seats.levels - 1
-    for hot, cold in _HEATS:
+    for hot, cold in _HEATS[1:] if others else _HEATS:
         anneal(seats, outermost, forced, moves, hot, cold, state, slack)
     for level in range(outermost - 1, -1, -1):
-        anneal(seats, level, forced, int(moves * _INNER_SHARE), *_HEATS[1], state, slack)
+        anneal(seats, level, forced, int(moves * _INNER_SHARE), *_HEATS[-1], state, slack)
     descend(seats, items, slack, _ROUNDS, _MOST_SWAPPED)
 
 
