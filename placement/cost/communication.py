@@ -38,7 +38,7 @@ class Prices:
             choice = collective(op, size, span, self._links, self._constants, networks, part_away)
             moving = choice.seconds
             launch = self.software.collective_launch_s
-            launch += self.software.collective_launch_s_per_rank * span.ranks
+            launch += self.software.collective_launch_s_per_rank * span.per_island
             power = _LAUNCH_SHARPNESS
             found = self._known[key] = float((moving**power + launch**power) ** (1 / power))
         return found

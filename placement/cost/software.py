@@ -24,8 +24,8 @@ class Software:
         those of chains fused as Megatron-LM's.
     dropout: it drops activations where the model asks for it.
     host_s_per_kernel: time of the host to launch a kernel, its part of autograd included.
-    collective_launch_s, collective_launch_s_per_rank: least time of a collective: what the hosts
-        of its ranks need to start it.
+    collective_launch_s, collective_launch_s_per_rank: least time of a collective: what a host
+        needs to start it, and to start it on each of its ranks there.
     tensor_overlap, context_overlap, pipeline_overlap, expert_overlap: the part of tensor- and
         context-parallel collectives, of sends between stages, and of expert all-to-alls that hides
         behind compute.
