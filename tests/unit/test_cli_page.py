@@ -7,11 +7,10 @@ import shlex
 from pathlib import Path
 
 import pytest
-from railweave.placement import Cluster, Constraints, build_pcg
+from railweave.placement import Cluster, Constraints
 from railweave.placement.constraints_file import parse_constraints
 from railweave.scheduler.cli.constraint_options import _FLAGS
 from railweave.scheduler.cli.main import VERBS, run
-from railweave.scheduler.typical import typical_workload
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
 
@@ -23,7 +22,8 @@ def test_the_examples_print_what_the_page_shows(
     [files] = re.findall(r"```yaml\n(format: railweave.cluster/1.*?)```", PAGE, re.DOTALL)
     Path("cluster.yaml").write_text(files)
     Cluster.load("cluster.yaml")
-    build_pcg(typical_workload(2, 2, 2)).save("job.json")
+    [job] = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+    Path("job.json").write_text(job)
     examples = re.findall(r"```console\n\$ railweave ([^\n]*)\n(.*?)```", PAGE, re.DOTALL)
     assert [command.split()[0] for command, _ in examples] == ["place", "repair", "ports"]
     for command, shown in examples:
