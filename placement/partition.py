@@ -10,12 +10,13 @@ from .coarsen import coarser
 from .grow import grown
 from .index import Ints
 from .local import Local
+from .polish import MOVES_PER_WORK, polished
 from .refine import refined
 
 ENTRIES_PER_WORK = 6_000_000
 """Entries of a problem regrouped that count as one unit of work."""
-_FEW_UNITS = 100
-_UNITS_PER_DOMAIN = 12
+_FEW_UNITS = 60
+_UNITS_PER_DOMAIN = 6
 """A problem is coarse enough with so many units, or so many a domain."""
 _LINKED_MEMBERS = 256
 _MOST_LINKS = 400_000
@@ -23,6 +24,9 @@ _POOL = 8
 _FRESH_SHARE = 0.4
 _PATIENCE = 150
 _GROWTHS = 6
+_HEAT = 0.3
+_WALK_SHARE = 0.1
+"""Part of the work that is left for a walk at the end."""
 
 
 @dataclass
@@ -44,6 +48,7 @@ def partitioned(local: Local, starts: list[Ints], work: float, seed: int) -> tup
     every level and refined there (Sanders, Schulz: Distributed Evolutionary Graph Partitioning,
     ALENEX 2012).
     """
+    as_given = local
     local = local.pairs_as_links(_LINKED_MEMBERS, _MOST_LINKS)
     done = local.entries / ENTRIES_PER_WORK
     pool: list[Divided] = []
@@ -57,7 +62,7 @@ def partitioned(local: Local, starts: list[Ints], work: float, seed: int) -> tup
     chance = np.random.default_rng(seed)
     whole = np.zeros(len(local.size), dtype=np.int64)
     runs, stale, dearest = 0, 0, 2 * done
-    while done + dearest < work and stale < _PATIENCE:
+    while done + dearest < (1 - _WALK_SHARE) * work and stale < _PATIENCE:
         if done > _FRESH_SHARE * work and len(pool) > 1:
             one, other = (pool[i] for i in np.sort(chance.permutation(len(pool))[:2]))
             label = one.where * len(local.room) + other.where
@@ -77,7 +82,10 @@ def partitioned(local: Local, starts: list[Ints], work: float, seed: int) -> tup
             if found.cost < pool[0].cost - 1e-9 * abs(pool[0].cost):
                 stale = 0
             _admit(pool, found)
-    return pool[0].where, done
+    moves = int(max(0.0, work - done) * MOVES_PER_WORK) if stale < _PATIENCE else 0
+    done += moves / MOVES_PER_WORK
+    # A walk that exchanges units finds what moves one by one do not where domains are full.
+    return polished(as_given, pool[0].where, moves, seed, _HEAT), done
 
 
 def _narrowed(local: Local, number: int, chance: np.random.Generator) -> Local:

@@ -10,7 +10,7 @@ from .local import Local
 
 TOUCHES_PER_WORK = 200_000_000
 """Entries of nets and links looked at that count as one unit of work."""
-_CALL_WORK = 5e-5
+_CALL_WORK = 1e-4
 """Work of a call besides."""
 _LARGE_NET = 512
 """Members of an all-to-all beyond which its part of their ties is counted only when asked for."""
