@@ -12,14 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property
-from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
 from .cluster import Cluster, CrossRail, Node
 from .errors import InvalidInput, Problem
-from .pcg import PCG, Algorithm, Group, Op
+from .pcg import PCG, Algorithm, Group, GroupTable, Op
 
 Ints = npt.NDArray[np.int64]
 Device = tuple[str, int]
@@ -111,12 +110,10 @@ class _Prepared:
         global _last
         if _last is not None and _last[0]() is pcg:
             return _last[1]
-        members: dict[_Pattern, list[int]] = {pattern: [] for pattern in _Pattern}
-        edge_bytes = np.zeros(len(pcg.groups))
-        for index, group in enumerate(pcg.groups):
-            pattern, edge_bytes[index] = _pattern_and_edge_bytes(group)
-            members[pattern].append(index)
-        batches = [_Batch.of(pattern, found, pcg.groups) for pattern, found in members.items()]
+        pattern, edge_bytes = _pattern_and_edge_bytes(pcg.table)
+        batches = [
+            _Batch.of(one, np.flatnonzero(pattern == one.value), pcg.table) for one in _Pattern
+        ]
         prepared = cls(edge_bytes, batches)
         _last = (weakref.ref(pcg), prepared)
         return prepared
@@ -134,19 +131,23 @@ class _Pattern(Enum):
     ONE_EDGE = auto()
 
 
-def _pattern_and_edge_bytes(group: Group) -> tuple[_Pattern, float]:
-    n, size = len(group.ranks), group.bytes
-    if group.op is Op.ALL_REDUCE:
-        if group.resolved_algorithm is Algorithm.TREE:
-            return _Pattern.TREE, 2 * size
-        return _Pattern.RING, 2 * (n - 1) / n * size
-    if group.op is Op.ALL_GATHER or group.op is Op.REDUCE_SCATTER:
-        return _Pattern.RING, (n - 1) / n * size
-    if group.op is Op.ALL_TO_ALL:
-        return _Pattern.ALL_PAIRS, size / n
-    if group.op is Op.BROADCAST:
-        return _Pattern.TREE, size
-    return _Pattern.ONE_EDGE, size
+def _pattern_and_edge_bytes(table: GroupTable) -> tuple[Ints, npt.NDArray[np.float64]]:
+    """By group the value of its pattern, and the bytes of each of its edges."""
+    n, size = table.size, table.bytes
+    tree = table.is_op(Op.ALL_REDUCE) & table.is_algorithm(Algorithm.TREE)
+    cases = [
+        (tree, _Pattern.TREE, 2 * size),
+        (table.is_op(Op.ALL_REDUCE) & ~tree, _Pattern.RING, 2 * (n - 1) / n * size),
+        (table.is_op(Op.ALL_GATHER, Op.REDUCE_SCATTER), _Pattern.RING, (n - 1) / n * size),
+        (table.is_op(Op.ALL_TO_ALL), _Pattern.ALL_PAIRS, size / n),
+        (table.is_op(Op.BROADCAST), _Pattern.TREE, size),
+        (table.is_op(Op.SEND_RECV), _Pattern.ONE_EDGE, size),
+    ]
+    pattern, edge_bytes = np.zeros(len(table), dtype=np.int64), np.zeros(len(table))
+    for chosen, one, each in cases:
+        pattern[chosen] = one.value
+        edge_bytes[chosen] = each[chosen]
+    return pattern, edge_bytes
 
 
 @dataclass(frozen=True)
@@ -292,15 +293,14 @@ class _Batch:
     """For each entry of `ranks`, the group's position in `groups`."""
 
     @classmethod
-    def of(cls, pattern: _Pattern, indices: list[int], groups: tuple[Group, ...]) -> _Batch:
-        chosen = [groups[index].ranks for index in indices]
-        sizes = np.fromiter((len(ranks) for ranks in chosen), dtype=np.int64, count=len(chosen))
+    def of(cls, pattern: _Pattern, places: Ints, table: GroupTable) -> _Batch:
+        chosen = table.taken(places)
         return cls(
             pattern=pattern,
-            groups=np.array(indices, dtype=np.int64),
-            sizes=sizes,
-            ranks=np.fromiter(chain.from_iterable(chosen), dtype=np.int64, count=int(sizes.sum())),
-            group_of=np.repeat(np.arange(len(chosen)), sizes),
+            groups=places,
+            sizes=chosen.size,
+            ranks=chosen.rank,
+            group_of=np.repeat(np.arange(len(places)), chosen.size),
         )
 
     def edges_by_tier(self, places: _Places) -> Ints:

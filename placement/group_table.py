@@ -34,6 +34,18 @@ class Names:
 
 
 @dataclass(frozen=True, eq=False)
+class Chosen:
+    """Names of some groups of a table."""
+
+    table: GroupTable
+    places: Ints
+
+    def __iter__(self) -> Iterator[str]:
+        names = self.table.names
+        return (names[place] for place in self.places.tolist())
+
+
+@dataclass(frozen=True, eq=False)
 class GroupTable:
     """Groups as arrays, an entry a group.
 
@@ -137,13 +149,47 @@ class GroupTable:
         """The name of each group."""
         return tuple(chain.from_iterable(self._names))
 
+    def is_op(self, *ops: Op) -> npt.NDArray[np.bool_]:
+        """Which groups do one of these operations."""
+        return self._is_one_of(self.op, [OPS.index(op) for op in ops])
+
+    def is_algorithm(self, algorithm: Algorithm) -> npt.NDArray[np.bool_]:
+        """Which groups use this algorithm, or leave it open and mean it."""
+        return self._is_one_of(self.resolved_algorithm, [ALGORITHMS.index(algorithm)])
+
+    @staticmethod
+    def _is_one_of(values: Ints, wanted: list[int]) -> npt.NDArray[np.bool_]:
+        found: npt.NDArray[np.bool_] = np.isin(values, wanted)
+        return found
+
+    def ranks(self) -> list[tuple[int, ...]]:
+        """The ranks of each group."""
+        members = self.rank.tolist()
+        return [tuple(members[a:b]) for a, b in pairwise(self.start.tolist())]
+
+    def taken(self, places: Ints) -> GroupTable:
+        """The groups at these places, in this order."""
+        sizes = self.size[places]
+        ends = np.cumsum(sizes)
+        shift = np.repeat(self.start[places] - (ends - sizes), sizes)
+        return GroupTable(
+            op=self.op[places],
+            algorithm=self.algorithm[places],
+            kind=self.kind[places],
+            bytes=self.bytes[places],
+            count=self.count[places],
+            overlap=self.overlap[places],
+            start=np.concatenate([np.zeros(1, dtype=np.int64), ends]),
+            rank=self.rank[np.arange(len(shift)) + shift],
+            _names=(Chosen(self, places),),
+        )
+
     def groups(self) -> tuple[Group, ...]:
         """The groups as objects."""
-        ranks, starts = self.rank.tolist(), self.start.tolist()
         columns = zip(
             self.names,
             (OPS[op] for op in self.op.tolist()),
-            (tuple(ranks[a:b]) for a, b in pairwise(starts)),
+            self.ranks(),
             self.bytes.tolist(),
             (ALGORITHMS[algorithm] for algorithm in self.algorithm.tolist()),
             (None if kind == _UNKNOWN else KINDS[kind] for kind in self.kind.tolist()),

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .cluster import Cluster, CrossRail
-from .pcg import PCG, Algorithm, Group, Op
+from .pcg import PCG, Algorithm, GroupTable, Op
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -124,32 +124,24 @@ class Demand:
     @classmethod
     def of(cls, pcg: PCG, kinds: tuple[str, ...]) -> Demand:
         """The arrays of a PCG. A required kind that the cluster lacks is numbered past `kinds`."""
-        forms: list[int] = []
-        weights: list[float] = []
-        members: list[tuple[int, ...]] = []
-        pairs: dict[tuple[int, ...], float] = {}
+        table = pcg.table
+        form, weight = _form_and_weight(table)
+        moving = (weight > 0) & (table.size > 1)
+        # A ring of two is the same two directed edges as a pair.
+        two = moving & (table.size == 2) & (form != TREE)
+        large = np.flatnonzero(moving & ~two)
         larger: dict[tuple[int, tuple[int, ...]], float] = {}
-        for group in pcg.groups:
-            form, weight = _form_and_weight(group)
-            ranks = group.ranks
-            if weight == 0 or len(ranks) == 1:
-                continue
-            if len(ranks) == 2 and form != TREE:
-                # A ring of two is the same two directed edges as a pair.
-                pair: tuple[int, ...] = ranks if ranks[0] < ranks[1] else ranks[::-1]
-                pairs[pair] = pairs.get(pair, 0.0) + weight
-            else:
-                key = (form, tuple(sorted(ranks)))
-                larger[key] = larger.get(key, 0.0) + weight
-        for (form, ranks), weight in larger.items():
-            forms.append(form)
-            weights.append(weight)
-            members.append(ranks)
-        for pair, weight in pairs.items():
-            forms.append(PAIRS)
-            weights.append(weight)
-            members.append(pair)
-        sizes = np.fromiter((len(m) for m in members), dtype=np.int64, count=len(members))
+        rows = zip(form[large].tolist(), table.taken(large).ranks(), weight[large], strict=True)
+        for kind_of, ranks, size in rows:
+            key = (kind_of, tuple(sorted(ranks)))
+            larger[key] = larger.get(key, 0.0) + float(size)
+        members = [ranks for _, ranks in larger]
+        pairs, pair_weight = _merged(
+            np.sort(table.taken(np.flatnonzero(two)).rank.reshape(-1, 2), axis=1), weight[two]
+        )
+        forms = [kind_of for kind_of, _ in larger] + [PAIRS] * len(pairs)
+        weights = [*larger.values(), *pair_weight.tolist()]
+        sizes = np.array([*map(len, members), *[2] * len(pairs)], dtype=np.int64)
         number_of = {name: index for index, name in enumerate(kinds)}
         kind = np.full(pcg.world_size, ANY_KIND, dtype=np.int64)
         for need in pcg.requires:
@@ -160,8 +152,8 @@ class Demand:
             form=np.array(forms, dtype=np.int64),
             weight=np.array(weights, dtype=np.float64),
             start=np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)]),
-            member=np.fromiter(
-                chain.from_iterable(members), dtype=np.int64, count=int(sizes.sum())
+            member=np.concatenate(
+                [np.array([*chain.from_iterable(members)], dtype=np.int64), pairs.ravel()]
             ),
             kind=kind,
         )
@@ -186,16 +178,33 @@ class Demand:
         return self.member[self.start[group] : self.start[group + 1]]
 
 
-def _form_and_weight(group: Group) -> tuple[int, float]:
-    n, size = len(group.ranks), group.bytes
-    if group.op is Op.ALL_REDUCE:
-        if group.resolved_algorithm is Algorithm.TREE:
-            return TREE, 2 * size
-        return RING, 2 * (n - 1) / n * size
-    if group.op in (Op.ALL_GATHER, Op.REDUCE_SCATTER):
-        return RING, (n - 1) / n * size
-    if group.op is Op.ALL_TO_ALL:
-        return PAIRS, size / n
-    if group.op is Op.BROADCAST:
-        return TREE, size
-    return PAIRS, size / 2
+def _form_and_weight(table: GroupTable) -> tuple[Ints, Floats]:
+    """The form of each group, and its weight."""
+    n, size = table.size, table.bytes
+    reduced = table.is_op(Op.ALL_REDUCE)
+    tree = reduced & table.is_algorithm(Algorithm.TREE)
+    broadcast = table.is_op(Op.BROADCAST)
+    halves = table.is_op(Op.ALL_GATHER, Op.REDUCE_SCATTER)
+    forms = [tree | broadcast, reduced | halves]
+    weights = [
+        (tree, 2 * size),
+        (reduced, 2 * (n - 1) / n * size),
+        (halves, (n - 1) / n * size),
+        (table.is_op(Op.ALL_TO_ALL), size / n),
+        (broadcast, size),
+    ]
+    return (
+        np.select(forms, [np.int64(TREE), np.int64(RING)], np.int64(PAIRS)),
+        np.select([chosen for chosen, _ in weights], [each for _, each in weights], size / 2),
+    )
+
+
+def _merged(pairs: Ints, weight: Floats) -> tuple[Ints, Floats]:
+    """Every different pair once, in order of first appearance, with their weights summed."""
+    if not len(pairs):
+        return pairs, weight
+    keys = pairs[:, 0] * (int(pairs.max()) + 1) + pairs[:, 1]
+    _, first, which = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    total = np.bincount(which, weights=weight).astype(np.float64)
+    return pairs[first[order]], total[order]

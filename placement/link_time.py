@@ -28,7 +28,6 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 
@@ -36,9 +35,10 @@ from .cluster import NODE_TIER, Cluster, CrossRail
 from .collectives import Exchange, Pattern, exchange
 from .errors import InvalidInput, Problem
 from .evaluate import Device
+from .group_table import OPS
 from .link_flows import Flows, Members, all_pairs, between, runs_of, within
 from .link_rates import Ints, LinkRates
-from .pcg import PCG, Op
+from .pcg import PCG, GroupTable, Op
 
 _NUMBER = re.compile(r"\d+")
 PORT = "port"
@@ -114,9 +114,33 @@ def communication_time(pcg: PCG, cluster: Cluster, devices: Sequence[Device]) ->
 def phases_of(pcg: PCG) -> dict[tuple[str, Op], list[int]]:
     """Groups by phase: the name with a star for each number, and the operation; by name."""
     found: dict[tuple[str, Op], list[int]] = {}
-    for index, group in enumerate(pcg.groups):
-        found.setdefault((_NUMBER.sub("*", group.name), group.op), []).append(index)
+    table = pcg.table
+    for index, (name, op) in enumerate(zip(table.names, table.op.tolist(), strict=True)):
+        found.setdefault((_NUMBER.sub("*", name), OPS[op]), []).append(index)
     return dict(sorted(found.items()))
+
+
+def _exchanges(table: GroupTable) -> tuple[list[Exchange], Ints]:
+    """The different exchanges of a table, and which of them each group has."""
+    columns = [table.op, table.algorithm, table.size, table.bytes.view(np.int64)]
+    _, first, which = np.unique(np.stack(columns), axis=1, return_index=True, return_inverse=True)
+    return [exchange(group) for group in table.taken(first).groups()], which.reshape(-1)
+
+
+def _members_of(pattern: Pattern, table: GroupTable, kinds: list[Exchange], which: Ints) -> Members:
+    """The groups of a pattern that move something."""
+    moving = np.array([e.pattern is pattern and e.edge_bytes > 0 for e in kinds], dtype=bool)
+    chosen = np.flatnonzero(moving[which] & (table.size > 1))
+    found = table.taken(chosen)
+    edge_bytes = np.array([e.edge_bytes for e in kinds], dtype=np.float64)
+    back_bytes = np.array([e.back_bytes for e in kinds], dtype=np.float64)
+    return Members(
+        group=chosen,
+        edge_bytes=edge_bytes[which[chosen]],
+        back_bytes=back_bytes[which[chosen]],
+        owner=np.repeat(np.arange(len(chosen)), found.size),
+        rank=found.rank,
+    )
 
 
 class TimeModel:
@@ -127,12 +151,13 @@ class TimeModel:
         self._cluster = cluster
         self._rates = LinkRates.of(cluster)
         self._phases = phases_of(pcg)
-        self._phase_of = np.zeros(len(pcg.groups), dtype=np.int64)
+        table = pcg.table
+        self._phase_of = np.zeros(len(table), dtype=np.int64)
         for phase, groups in enumerate(self._phases.values()):
             self._phase_of[groups] = phase
-        self._exchanges = [exchange(group) for group in pcg.groups]
-        self._steps = np.array([e.steps for e in self._exchanges], dtype=np.int64)
-        self._members = {pattern: self._members_of(pattern, self._exchanges) for pattern in Pattern}
+        kinds, which = _exchanges(table)
+        self._steps = np.array([e.steps for e in kinds], dtype=np.int64)[which]
+        self._members = {pattern: _members_of(pattern, table, kinds, which) for pattern in Pattern}
         names = {node.name: number for number, node in enumerate(cluster.nodes)}
         self._number = names
         inner = [tier.name for tier in reversed(cluster.tiers[:-1])]
@@ -150,24 +175,6 @@ class TimeModel:
         flows = self._flows(node, index % self._cluster.rails)
         phases = self._phase_times(flows, node, index)
         return CommunicationTime(math.fsum(p.seconds for p in phases), tuple(phases))
-
-    def _members_of(self, pattern: Pattern, exchanges: list[Exchange]) -> Members:
-        chosen = [
-            index
-            for index, each in enumerate(exchanges)
-            if each.pattern is pattern
-            and each.edge_bytes > 0
-            and len(self._pcg.groups[index].ranks) > 1
-        ]
-        ranks = [self._pcg.groups[index].ranks for index in chosen]
-        sizes = np.fromiter((len(r) for r in ranks), dtype=np.int64, count=len(ranks))
-        return Members(
-            group=np.array(chosen, dtype=np.int64),
-            edge_bytes=np.array([exchanges[i].edge_bytes for i in chosen], dtype=np.float64),
-            back_bytes=np.array([exchanges[i].back_bytes for i in chosen], dtype=np.float64),
-            owner=np.repeat(np.arange(len(chosen)), sizes),
-            rank=np.fromiter(chain.from_iterable(ranks), dtype=np.int64, count=int(sizes.sum())),
-        )
 
     def _places(self, devices: Sequence[Device]) -> tuple[Ints, Ints]:
         """Node number and device index by rank."""
@@ -277,9 +284,9 @@ class TimeModel:
 
     def _waits(self, flows: Flows) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], Ints]:
         """By group the seconds that its steps take in turn, and the farthest level of a byte."""
-        farthest = np.zeros(len(self._pcg.groups), dtype=np.int64)
+        farthest = np.zeros(len(self._phase_of), dtype=np.int64)
         np.maximum.at(farthest, flows.group, flows.level)
-        moving = np.zeros(len(self._pcg.groups), dtype=bool)
+        moving = np.zeros(len(self._phase_of), dtype=bool)
         moving[flows.group] = True
         return np.where(moving, self._steps * self._rates.latency_s[farthest], 0.0), farthest
 

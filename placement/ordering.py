@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
+
 from .cluster import Cluster, Node
-from .pcg import PCG, Group
+from .group_table import ALGORITHMS, OPS, GroupList, GroupTable
+from .pcg import PCG
 
 _NUMBER = re.compile(r"(\d+)")
 
@@ -29,12 +32,23 @@ def in_one_order(pcg: PCG, cluster: Cluster) -> tuple[PCG, Cluster]:
     def place(node: Node) -> tuple[object, ...]:
         return (*(natural(node.domains[tier]) for tier in inner), natural(node.name))
 
-    def content(group: Group) -> tuple[object, ...]:
-        return (group.op.value, group.ranks, group.bytes, group.algorithm.value)
-
     nodes = tuple(sorted(cluster.nodes, key=place))
-    groups = tuple(sorted(pcg.groups, key=content))
     return (
-        pcg.model_copy(update={"groups": groups}),
+        pcg.model_copy(update={"groups": GroupList(_sorted(pcg.table))}),
         cluster.model_copy(update={"nodes": nodes}),
+    )
+
+
+def _sorted(table: GroupTable) -> GroupTable:
+    content = list(
+        zip(
+            (OPS[op].value for op in table.op.tolist()),
+            table.ranks(),
+            table.bytes.tolist(),
+            (ALGORITHMS[algorithm].value for algorithm in table.algorithm.tolist()),
+            strict=True,
+        )
+    )
+    return table.taken(
+        np.array(sorted(range(len(content)), key=content.__getitem__), dtype=np.int64)
     )
