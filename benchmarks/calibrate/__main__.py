@@ -23,13 +23,16 @@ from .pictures import draw
 from .speed import measure
 
 FOLDS = 5
+TRANSFERRED = ("vtrain_multi", "megatron", "dgxc", "bridge")
 MIB = 2**20
 
 
 def main(arguments: list[str] | None = None) -> int:
     """0 when done, 2 for wrong usage or where the measurements are not there."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.calibrate", description=__doc__)
-    parser.add_argument("what", choices=("report", "fit", "cross", "draw", "page", "speed"))
+    parser.add_argument(
+        "what", choices=("report", "fit", "cross", "transfer", "draw", "page", "speed")
+    )
     parser.add_argument("--facts", type=Path, default=FACTS, help="folder of the published tables")
     parser.add_argument("--thin", type=int, default=4, help="fit every so-manieth single-node row")
     options = parser.parse_args(arguments)
@@ -48,6 +51,8 @@ def main(arguments: list[str] | None = None) -> int:
         print_fit(measured.steps, options.facts, options.thin)
     elif options.what == "cross":
         cross_validate(measured.steps, options.thin)
+    elif options.what == "transfer":
+        transfer(measured.steps, options.thin)
     elif options.what == "page":
         page.write(measured.steps, exchanges(options.facts))
     else:
@@ -102,6 +107,16 @@ def cross_validate(steps: Sequence[Step], thin: int) -> None:
             predicted[order[id(step)]] = seconds
     for family, error in errors.by_family(steps, predicted).items():
         print(_line(f"{family}, left out", error))
+
+
+def transfer(steps: Sequence[Step], thin: int) -> None:
+    """Errors on families that were left out of the fit as a whole, one at a time."""
+    for family in TRANSFERRED:
+        kept = [step for step in steps if step.family != family]
+        left = [step for step in steps if step.family == family]
+        constants = constants_with(fit_steps(_thinned(kept, thin), rounds=8))
+        off = predicted_steps(left, constants) / [step.step_s for step in left] - 1
+        print(_line(f"{family}, left out", errors.error_of(off)), flush=True)
 
 
 def _thinned(steps: Sequence[Step], thin: int) -> list[Step]:
