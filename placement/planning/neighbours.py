@@ -1,0 +1,123 @@
+"""Strategies one step away from the best one: what each would cost, or which limit rules it out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..cost import Estimator
+from ..strategies.rules import broken_rules
+from .layer_splits import EVEN
+from .search import Strategy
+from .space import Shape, Sharing, Space
+from .why import memory_text, why_slower
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A strategy that differs from the best in one thing.
+
+    change: that thing. outcome: why it is no better. step_s: seconds of its step, None where a rule
+    or the memory rules it out. limit: "rule", "memory", or "" for time alone.
+    """
+
+    change: str
+    outcome: str
+    step_s: float | None
+    limit: str = ""
+
+
+Option = tuple[Shape, Sharing]
+
+
+def neighbours(
+    space: Space, estimator: Estimator, best: Strategy, island: int
+) -> tuple[Neighbour, ...]:
+    """What lies around the best strategy, degrees first; the rest of the strategy stays.
+
+    Data parallelism takes what another degree leaves. island: devices of a scale-up domain.
+    """
+    found = []
+    for change, options in _steps(space, best, island):
+        if options:
+            found.append(_judged(space, estimator, best, change, options))
+        else:
+            outcome = f"leaves the scale-up domain of {island} devices"
+            found.append(Neighbour(change, outcome, None, "rule"))
+    return tuple(found)
+
+
+def _judged(
+    space: Space, estimator: Estimator, best: Strategy, change: str, options: list[Option]
+) -> Neighbour:
+    problems, estimates = [], []
+    for shape, sharing in options:
+        workload = space.workload(shape, sharing)
+        broken = broken_rules(workload)
+        if broken:
+            problems.append(broken[0])
+        else:
+            estimates.append(estimator(workload))
+    fitting = [one for one in estimates if one.fits]
+    if fitting:
+        found = min(fitting, key=lambda one: one.step_s)
+        return Neighbour(change, why_slower(found, best.estimate), found.step_s)
+    if estimates:
+        leanest = min(estimates, key=lambda one: one.memory_bytes - one.memory_limit_bytes)
+        return Neighbour(change, memory_text(leanest), None, "memory")
+    return Neighbour(change, problems[0].found, None, "rule")
+
+
+def _steps(space: Space, best: Strategy, island: int) -> Iterator[tuple[str, list[Option]]]:
+    shape, sharing = best.shape, best.sharing
+    part = shape.slice
+    ranks = best.workload.parallelism.world_size
+    for tp in _around(part.tp):
+        etp = tp if part.etp == part.tp else min(part.etp, tp)
+        changed = part._replace(tp=tp, etp=etp)
+        if ranks % (tp * part.cp * shape.pp) == 0:
+            dp = ranks // (tp * part.cp * shape.pp)
+            options = [(shape._replace(slice=changed, dp=dp), sharing)]
+            yield f"tp {tp}", [] if tp > island else options
+    for pp in _around(shape.pp):
+        if ranks % (part.tp * part.cp * pp) == 0:
+            dp = ranks // (part.tp * part.cp * pp)
+            ways = space.pipelines(pp)
+            yield f"pp {pp}", [(Shape(part, pp, dp, *way), sharing) for way in ways]
+    for cp in _around(part.cp):
+        if ranks % (part.tp * cp * shape.pp) == 0:
+            dp = ranks // (part.tp * cp * shape.pp)
+            yield f"cp {cp}", [(shape._replace(slice=part._replace(cp=cp), dp=dp), sharing)]
+    if space.task.model.experts:
+        for ep in _around(part.ep):
+            yield f"ep {ep}", [(shape._replace(slice=part._replace(ep=ep)), sharing)]
+    for size in _around(part.micro_batch):
+        changed = part._replace(micro_batch=size)
+        yield f"micro-batch {size}", [(shape._replace(slice=changed), sharing)]
+    if shape.pp > 1:
+        others = [way for way in space.pipelines(shape.pp) if way[0] != shape.virtual_pp]
+        for virtual_pp in sorted({way[0] for way in others}):
+            ways = [way for way in others if way[0] == virtual_pp]
+            options = [(Shape(part, shape.pp, shape.dp, *way), sharing) for way in ways]
+            text = f"{virtual_pp} virtual stages" if virtual_pp > 1 else "one stage a rank"
+            yield text, options
+    if shape.layers != EVEN and space.task.model.layers % (shape.pp * shape.virtual_pp) == 0:
+        yield "even stages", [(shape._replace(layers=EVEN), sharing)]
+    for recompute in space.limits.recompute:
+        if recompute != part.recompute:
+            changed = part._replace(recompute=recompute)
+            yield f"recompute {recompute}", [(shape._replace(slice=changed), sharing)]
+    for zero in (0, 1, 2, 3):
+        if zero != sharing.zero and zero in space.limits.zero and best.estimate.devices > 1:
+            changed = part._replace(sharded=zero == 3)
+            options = [
+                (shape._replace(slice=changed), Sharing(zero, None, reshard))
+                for reshard in ((True, False) if zero == 3 else (False,))
+            ]
+            yield f"ZeRO-{zero}", options
+
+
+def _around(degree: int) -> Iterator[int]:
+    if degree % 2 == 0:
+        yield degree // 2
+    yield degree * 2

@@ -1,0 +1,309 @@
+"""Planning a training: the one function that users call."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..cluster import Cluster
+from ..cost import Estimator
+from ..errors import Infeasible, InvalidInput, Problem
+from ..models import Model
+from ..pcg import Requirement
+from ..workload import Parallelism, Precision, Workload
+from .baselines import Baseline, baselines
+from .ground import domain_sizes, free_devices, island_size, of_kinds
+from .limits import Limits
+from .neighbours import neighbours
+from .planned import Plan, PlannedStrategy, RuleOfThumb
+from .search import Outcome, Strategy, search
+from .seats import Seated, devices_in_order, seat, seat_in_order
+from .shortage import shortage_text
+from .space import Space
+from .task import Task
+from .why import memory_text, why_slower
+
+PLACED_OF_EACH_PLAN = 5
+"""So many of the best strategies are placed by the solver, the rest on free devices in order."""
+_FEWER_TRIED = 3
+_FIXED = ("model", "parallelism", "global_batch", "micro_batch", "sequence", "recompute")
+
+
+def plan(
+    model: Model,
+    cluster: Cluster,
+    *,
+    global_batch: int,
+    sequence: int | None = None,
+    precision: Precision = "bf16",
+    devices: int | None = None,
+    limits: Limits | None = None,
+    keep: int = 10,
+    time_limit_s: float = 2.0,
+    seed: int = 0,
+    training: Mapping[str, Any] | None = None,
+) -> Plan:
+    """The fastest ways to split a training over a cluster, with their placements.
+
+    Every strategy within the limits that satisfies the rules and fits is considered; none that is
+    predicted faster on the free devices in order is left out. The best few are then placed on the
+    cluster as it is and predicted there.
+
+    sequence: tokens a sample, the model's own by default. devices: how many to use; by default all
+    that are free, or fewer: where numbers of nodes do not divide well a few smaller ones are tried
+    too, and all of them where no strategy uses all devices. keep: strategies told,
+    each with other degrees. time_limit_s: of the solver, for all that it places. training: other
+    fields of `Workload`, alike in all strategies. Where a cluster has several kinds of accelerator,
+    each strategy is on one of them.
+
+    The same arguments give the same plan. Raises InvalidInput for what no strategy could satisfy,
+    Infeasible where nothing fits, with the memory that is short and the nearest thing that fits.
+    """
+    limits = limits or Limits()
+    task = _task(model, global_batch, sequence, precision, training or {})
+    room = free_devices(cluster)
+    _check_numbers(room.total(), devices, keep)
+    searched = [
+        ground
+        for kind in sorted(room)
+        if devices is None or room[kind] >= devices
+        for ground in _searched(task, limits, of_kinds(cluster, [kind]), devices, keep)
+    ]
+    if not searched:
+        most = ", ".join(f"{count} {kind}" for kind, count in sorted(room.items()))
+        raise Infeasible(
+            f"plan: {devices} devices of one kind on cluster {cluster.name!r}: {most} are free"
+        )
+    if not any(ground.outcome.best for ground in searched):
+        whole = {free_devices(one.cluster).total(): one for one in reversed(searched)}
+        texts = [shortage_text(task, limits, one.cluster, one.space) for one in whole.values()]
+        raise Infeasible("plan: " + "\n".join(texts))
+    return _Planner(cluster, searched, devices, keep, time_limit_s, seed).plan()
+
+
+def _task(
+    model: Model,
+    global_batch: int,
+    sequence: int | None,
+    precision: Precision,
+    training: Mapping[str, Any],
+) -> Task:
+    """The task, its fields checked as those of the plainest workload. Raises InvalidInput."""
+    unknown = [name for name in training if name not in Workload.model_fields or name in _FIXED]
+    if unknown:
+        known = sorted(set(Workload.model_fields) - set(_FIXED) - {"precision"})
+        fix = f"use {', '.join(known)}"
+        raise InvalidInput(
+            "plan",
+            [Problem(f"training.{name}", "not a field of training", fix) for name in unknown],
+        )
+    plain = Workload(
+        model=model,
+        parallelism=Parallelism(),
+        global_batch=global_batch,
+        sequence=sequence,
+        precision=precision,
+        **training,
+    )
+    common = {name: getattr(plain, name) for name in Workload.model_fields if name not in _FIXED}
+    return Task(model, plain.global_batch, plain.sequence, common)
+
+
+def _check_numbers(free: int, devices: int | None, keep: int) -> None:
+    problems = []
+    if keep < 1:
+        problems.append(Problem("keep", f"found {keep}", "give 1 or more"))
+    if devices is not None and devices < 1:
+        problems.append(Problem("devices", f"found {devices}", "give 1 or more, or leave it out"))
+    if problems:
+        raise InvalidInput("plan", problems)
+    if not free or (devices or 0) > free:
+        raise Infeasible(f"plan: {devices or 1} devices asked for, {free} are free")
+
+
+@dataclass(frozen=True)
+class _Ground:
+    """So many devices of one kind, and what the search found on them."""
+
+    cluster: Cluster
+    space: Space
+    estimator: Estimator
+    outcome: Outcome
+    island: int
+
+
+def _searched(
+    task: Task, limits: Limits, cluster: Cluster, devices: int | None, keep: int
+) -> list[_Ground]:
+    """What the search finds on the devices of one kind.
+
+    With as many as asked for, or all that are free; then with fewer where that may be faster.
+    """
+    free, island = free_devices(cluster).total(), island_size(cluster)
+    sizes, estimator = domain_sizes(cluster), Estimator(cluster)
+
+    def on(counts: Sequence[int], limit_s: float) -> _Ground:
+        space = Space(task, limits, counts, island, sizes)
+        return _Ground(cluster, space, estimator, search(space, estimator, keep, limit_s), island)
+
+    grounds = [on([devices or free], math.inf)]
+    if devices is not None:
+        return grounds
+    if not grounds[0].outcome.best:
+        return [*grounds, on(range(1, free), math.inf)] if free > 1 else grounds
+    for count in _easier_counts(free, island):
+        found = [one.estimate.step_s for ground in grounds for one in ground.outcome.best]
+        grounds.append(on([count], sorted(found)[:keep][-1]))
+    return grounds
+
+
+def _easier_counts(free: int, island: int) -> list[int]:
+    """The largest numbers of whole scale-up domains that divide well, where `free` does not."""
+    if _divides_well(free / island):
+        return []
+    smaller = (count for count in range(free // island, 0, -1) if _divides_well(count))
+    return [count * island for count, _ in zip(smaller, range(_FEWER_TRIED), strict=False)]
+
+
+def _divides_well(count: float) -> bool:
+    for factor in (2, 3):
+        while count % factor == 0:
+            count /= factor
+    return count == 1
+
+
+class _Planner:
+    """Places what was found, ranks it and says why."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        grounds: list[_Ground],
+        devices: int | None,
+        keep: int,
+        time_limit_s: float,
+        seed: int,
+    ) -> None:
+        self._cluster, self._grounds = cluster, grounds
+        self._devices, self._keep, self._seed = devices, keep, seed
+        found = [(one, ground) for ground in grounds for one in ground.outcome.best]
+        self._found = sorted(found, key=lambda pair: pair[0].rank)[:keep]
+        self._ground = self._found[0][1]
+        self._each_s = time_limit_s / (PLACED_OF_EACH_PLAN + 2)
+        self._several = len(free_devices(cluster)) > 1
+
+    def plan(self) -> Plan:
+        ground = self._ground
+        rules = baselines(ground.space, ground.estimator, ground.island)
+        ranked = [
+            (self._seated(one, here, position < PLACED_OF_EACH_PLAN), one, here)
+            for position, (one, here) in enumerate(self._found)
+        ]
+        thumbs = [
+            (self._seated(rule.strategy, ground, True), rule.strategy, rule)
+            for rule in rules
+            if rule.strategy is not None and rule.fits
+        ]
+        inside = [
+            (seated, one, ground)
+            for seated, one, _ in thumbs
+            if self._allowed(ground, one)
+            and all(one.workload != other.workload for _, other, _ in ranked)
+        ]
+        ranked = sorted([*ranked, *inside], key=lambda item: _order(item[0]))[: self._keep]
+        best, strategy, ground = ranked[0]
+        strategies = [self._told(best, rules, "")]
+        for seated, _, _ in ranked[1:]:
+            strategies.append(self._told(seated, rules, why_slower(seated.estimate, best.estimate)))
+        counts: dict[str, int] = {}
+        for one in self._grounds:
+            for name, count in one.outcome.tally.to_data().items():
+                counts[name] = counts.get(name, 0) + count
+        return Plan(
+            strategies=tuple(strategies),
+            rules_of_thumb=tuple(self._rule(rule, thumbs, best) for rule in rules),
+            neighbours=neighbours(ground.space, ground.estimator, strategy, ground.island),
+            considered=counts,
+            points=tuple(point for one in self._grounds for point in one.outcome.points),
+            notes=tuple(self._notes(strategies)),
+            free_devices=free_devices(self._cluster).total(),
+            cluster_name=self._cluster.name,
+            spine=self._cluster.spine,
+        )
+
+    def _seated(self, one: Strategy, ground: _Ground, placed: bool) -> Seated:
+        count = one.workload.parallelism.world_size
+        order = devices_in_order(ground.cluster, count)
+        requires = self._requires(ground, count)
+        if not placed:
+            return seat_in_order(one.workload, ground.cluster, ground.estimator, order, requires)
+        limit_s, seed = self._each_s, self._seed
+        return seat(one.workload, ground.cluster, ground.estimator, limit_s, seed, order, requires)
+
+    def _allowed(self, ground: _Ground, one: Strategy) -> bool:
+        """Whether a rule of thumb's choice, which may use fewer devices, is within the limits."""
+        count = one.workload.parallelism.world_size
+        if self._devices is not None and count != self._devices:
+            return False
+        space, cluster = ground.space, ground.cluster
+        same = Space(space.task, space.limits, [count], ground.island, domain_sizes(cluster))
+        return same.holds(one.shape, one.sharing)
+
+    def _requires(self, ground: _Ground, ranks: int) -> tuple[Requirement, ...]:
+        if not self._several:
+            return ()
+        (kind,) = free_devices(ground.cluster)
+        return (Requirement(ranks=tuple(range(ranks)), accelerator=kind),)
+
+    def _told(self, seated: Seated, rules: list[Baseline], why: str) -> PlannedStrategy:
+        names = [
+            rule.name
+            for rule in rules
+            if rule.strategy is not None and rule.strategy.workload == seated.workload
+        ]
+        return PlannedStrategy(
+            workload=Workload.model_validate(seated.workload),
+            estimate=seated.estimate,
+            placement=seated.placement,
+            in_order_s=seated.in_order_s,
+            placed=seated.placed,
+            why=why,
+            name=" and ".join(names),
+            requires=seated.requires,
+        )
+
+    def _rule(
+        self, rule: Baseline, thumbs: list[tuple[Seated, Strategy, Baseline]], best: Seated
+    ) -> RuleOfThumb:
+        for seated, _, other in thumbs:
+            if other is rule:
+                told = self._told(seated, [], why_slower(seated.estimate, best.estimate))
+                times = seated.estimate.step_s / best.estimate.step_s
+                return RuleOfThumb(rule.name, replace(told, name=rule.name), "", times)
+        if rule.strategy is None:
+            return RuleOfThumb(rule.name, None, rule.problem.found if rule.problem else "")
+        return RuleOfThumb(rule.name, None, memory_text(rule.strategy.estimate))
+
+    def _notes(self, strategies: list[PlannedStrategy]) -> list[str]:
+        notes = []
+        best = strategies[0].estimate
+        free = free_devices(self._cluster).total()
+        if self._devices is None and best.devices < free and not self._several:
+            notes.append(f"the best uses {best.devices} of the {free} free devices")
+        programs = sorted({one.estimate.software for one in strategies})
+        if "megatron-2021" in programs and len(programs) > 1:
+            notes.append(
+                f"strategies are predicted for different programs ({', '.join(programs)}); "
+                "give software to compare like with like"
+            )
+        if self._several:
+            kinds = sorted({need.accelerator for need in strategies[0].requires})
+            notes.append(f"of {len(free_devices(self._cluster))} kinds the best uses {kinds[0]}")
+        return notes
+
+
+def _order(seated: Seated) -> tuple[float, float, float]:
+    found = seated.estimate
+    return found.step_s, seated.placement.cross_spine_bytes, found.memory_bytes
