@@ -62,6 +62,19 @@ def _estimator(cluster: Cluster) -> Estimator:
     return found
 
 
+class StageEstimate(NamedTuple):
+    """A rank of a pipeline stage.
+
+    micro_batch_s: seconds of a micro-batch, forward and backward, with the communication that it
+    waits for. memory: bytes at the peak by what they are; memory_bytes: in all.
+    """
+
+    micro_batch_s: float
+    memory: dict[str, float]
+    memory_bytes: float
+    memory_limit_bytes: float
+
+
 class _Part(NamedTuple):
     """Pipeline stages that are alike: the first of them, how many, and what each of them does."""
 
@@ -143,6 +156,25 @@ class Estimator:
             power_w=layout.power_w,
             software=name,
         )
+
+    def stages(
+        self, workload: Workload, devices: Sequence[Device] | None = None
+    ) -> tuple[StageEstimate, ...]:
+        """What a rank of each pipeline stage takes for a micro-batch, and holds; first to last."""
+        layout = self._layout(workload, devices)
+        _, program = self._program(workload, layout)
+        shape = self._shape(workload, layout, program)
+        prices = self._prices_of(layout.links, program)
+        busy = [sum(share) for share in self._stage_shares(workload, shape, layout, prices)]
+        place = {(part.stage, layout.kinds[part.first]): i for i, part in enumerate(shape.parts)}
+        found = []
+        for index, stage in enumerate(self._stages_of(workload)):
+            at = place[stage, layout.kinds[index]]
+            work = shape.parts[at].work
+            held = footprint(workload, index, work.parameters, work.memory, self._constants)
+            limit = layout.memory_bytes(index)
+            found.append(StageEstimate(busy[at], dict(held.parts), held.total, limit))
+        return tuple(found)
 
     def _forget(self) -> None:
         """Start without anything kept."""

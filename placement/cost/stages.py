@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..models import Model
+from ..models import Model, Prediction, Tower
 from ..strategies.division import starts
 from ..workload import Workload
 
@@ -48,23 +48,20 @@ def stages_of(workload: Workload) -> tuple[Stage, ...]:
 def end_parameters(model: Model, stage: Stage, tp: int, vocabulary_tp: int, towers: bool) -> int:
     """Parameters of a rank outside the layers.
 
-    The first stage has the embedding, learned positions and what an encoder has beside its layers,
+    The first stage has the embedding, tables of positions and what an encoder has beside its layers,
     the last the final norm, the output head (a copy of the embedding when that is tied and on
     another stage) and what joins predicted tokens. towers: those beside the text are trained.
     """
     count = 0
+    beside: list[Tower | Prediction] = []
     if stage.first:
-        count += model.input_parameters(vocabulary_tp)
-        if towers:
-            count += sum(tower.parameters(tp) for tower in model.towers)
-        if model.encoder is not None:
-            tower = model.encoder
-            layers = sum(n * block.parameters(tp) for n, block in tower.stack.kinds)
-            count += tower.parameters(tp) - layers
+        count += model.input_parameters(vocabulary_tp) + model.stack.extra
+        beside += [] if model.encoder is None else [model.encoder]
+        beside += model.towers if towers else ()
     if stage.last:
         count += model.output_parameters(vocabulary_tp, own_copy=not stage.first)
-        if model.prediction is not None:
-            ahead = model.prediction
-            layers = sum(n * block.parameters(tp) for n, block in ahead.stack.kinds)
-            count += ahead.parameters(tp) - layers
+        beside += [] if model.prediction is None else [model.prediction]
+    for part in beside:
+        layers = sum(n * block.parameters(tp) for n, block in part.stack.kinds)
+        count += part.parameters(tp) - layers
     return count

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeVar
 
 from ..accelerators import Accelerator
@@ -85,6 +85,18 @@ class _Layer(NamedTuple):
     memory: LayerMemory
 
 
+class _Ends(NamedTuple):
+    """What a stage does besides its layers: further layers, passes, parameters outside layers, and
+    bytes of activations and logits.
+    """
+
+    layers: list[tuple[int, _Layer]]
+    times: list[tuple[int, PartTime]]
+    parameters: int
+    kept: float
+    logits: float
+
+
 class StageWorker:
     """Works out stages on one accelerator with one program; layers seen before are kept."""
 
@@ -94,7 +106,7 @@ class StageWorker:
         self._device = DeviceModel(accelerator, precision, constants)
         self._software = software
         self._layers: dict[Any, _Layer] = {}
-        self._ends: dict[Any, PartTime] = {}
+        self._ends: dict[Any, _Ends] = {}
 
     def work(self, model: Model, stage: Stage, part: Slice) -> StageWork:
         """One micro-batch of a model on a stage.
@@ -102,44 +114,43 @@ class StageWorker:
         The first stage embeds and runs an encoder, the last has the head and the layers that
         predict further tokens, with a head each.
         """
+        ends = self._ends_of(model, stage, part)
         layers = [
             (count, self._layer(model, model.stack, index, part)) for count, index in stage.layers
         ]
-        ends: list[tuple[int, PartTime]] = []
-        if stage.first:
-            ends.append((1, self._end(model, part, embedding_passes)))
-            if model.encoder is not None:
-                tower = model.encoder
-                inside = part._replace(sequence=tower.sequence or part.sequence)
-                layers += self._stack(model, tower.stack, inside)
-            if part.tower_inputs:
-                for tower in model.towers:
-                    samples = part.samples * part.tower_inputs
-                    inside = part._replace(
-                        sequence=tower.sequence or part.sequence, samples=samples
-                    )
-                    layers += self._stack(model, tower.stack, inside)
-        if stage.last:
-            heads = 1
-            if model.prediction is not None:
-                ahead = model.prediction
-                heads += ahead.tokens
-                layers += self._stack(model, ahead.stack, part)
-                ends.append((ahead.tokens, self._time(joining_passes(ahead, part))))
-            ends.append((heads, self._end(model, part, head_passes)))
-        times = [(count, layer.time) for count, layer in layers] + ends
+        layers += ends.layers
+        forward = backward = weights = repeated = wait = kept = 0.0
+        reductions = dense = experts = 0
+        for count, time in [*((count, layer.time) for count, layer in layers), *ends.times]:
+            forward += count * time.forward.device_s
+            backward += count * (time.inputs.device_s + time.weights.device_s)
+            weights += count * time.weights.device_s
+            repeated += count * time.repeated.device_s
+            wait += count * sum(one.wait_s for one in time)
+        for count, layer in layers:
+            # Layers that share one set of parameters hold it once.
+            held = 1 if model.stack.shared else count
+            dense += held * layer.parameters.dense
+            experts += held * layer.parameters.experts
+            kept += count * layer.memory.kept
+            reductions += count * layer.reductions
         return StageWork(
-            forward_s=sum(n * time.forward.device_s for n, time in times),
-            backward_s=sum(n * (time.inputs.device_s + time.weights.device_s) for n, time in times),
-            weights_s=sum(n * time.weights.device_s for n, time in times),
-            repeated_s=sum(n * time.repeated.device_s for n, time in times),
-            wait_s=sum(n * sum(one.wait_s for one in time) for n, time in times),
-            reductions=sum(count * layer.reductions for count, layer in layers),
+            forward_s=forward,
+            backward_s=backward,
+            weights_s=weights,
+            repeated_s=repeated,
+            wait_s=wait,
+            reductions=reductions,
             gathers=_counted((count, layer.gathers) for count, layer in layers),
             turns=_counted((count, layer.turns) for count, layer in layers),
             exchanges=_counted((count, layer.exchanges) for count, layer in layers),
-            parameters=self._parameters(model, stage, part, layers),
-            memory=self._memory(model, stage, part, layers),
+            parameters=Parameters(dense + ends.parameters, experts),
+            memory=StageMemory(
+                kept=kept + ends.kept,
+                working=max((layer.memory.working for _, layer in layers), default=0.0),
+                logits=ends.logits,
+                largest=max((sum(layer.parameters) for _, layer in layers), default=0),
+            ),
         )
 
     def optimizer_s(self, workload: Workload, parameters: Parameters) -> float:
@@ -156,30 +167,42 @@ class StageWorker:
             read = 2.0 * ELEMENT_BYTES * stepped
         return self._device.stream_s(read + stepped * self._software.optimizer_bytes)
 
-    def _parameters(
-        self, model: Model, stage: Stage, part: Slice, layers: list[tuple[int, _Layer]]
-    ) -> Parameters:
-        """Parameters of a rank: those of the layers once if they share one set."""
-        dense = experts = 0
-        for count, layer in layers:
-            times = 1 if model.stack.shared else count
-            dense += times * layer.parameters.dense
-            experts += times * layer.parameters.experts
-        towers = part.tower_inputs > 0
-        ends = end_parameters(model, stage, part.tp, part.vocabulary_tp, towers)
-        return Parameters(dense + ends, experts)
+    def _ends_of(self, model: Model, stage: Stage, part: Slice) -> _Ends:
+        key = (id(model), stage.first, stage.last, part)
+        found = self._ends.get(key)
+        if found is None:
+            found = self._ends[key] = self._new_ends(model, stage, part)
+        return found
 
-    def _memory(
-        self, model: Model, stage: Stage, part: Slice, layers: list[tuple[int, _Layer]]
-    ) -> StageMemory:
-        kept = sum(count * layer.memory.kept for count, layer in layers)
+    def _new_ends(self, model: Model, stage: Stage, part: Slice) -> _Ends:
+        layers: list[tuple[int, _Layer]] = []
+        times: list[tuple[int, PartTime]] = []
+        software = self._software
         if stage.first:
-            kept += embedding_bytes(model, part, self._software)
-        return StageMemory(
-            kept=kept,
-            working=max((layer.memory.working for _, layer in layers), default=0.0),
-            logits=logit_bytes(model, part, self._software) if stage.last else 0.0,
-            largest=max((sum(layer.parameters) for _, layer in layers), default=0),
+            times.append((1, self._time(embedding_passes(model, part, software))))
+            towers = [(tower, part.samples * part.tower_inputs) for tower in model.towers]
+            if model.encoder is not None:
+                towers.append((model.encoder, part.samples))
+            for tower, samples in towers:
+                sequence = tower.sequence or part.sequence
+                if samples:
+                    inside = part._replace(sequence=sequence, samples=samples)
+                    layers += self._stack(model, tower.stack, inside)
+        if stage.last:
+            heads = 1
+            if model.prediction is not None:
+                ahead = model.prediction
+                heads += ahead.tokens
+                layers += self._stack(model, ahead.stack, part)
+                times.append((ahead.tokens, self._time(joining_passes(ahead, part))))
+            times.append((heads, self._time(head_passes(model, part, software))))
+        trained = part.tower_inputs > 0
+        return _Ends(
+            layers=layers,
+            times=times,
+            parameters=end_parameters(model, stage, part.tp, part.vocabulary_tp, trained),
+            kept=embedding_bytes(model, part, software) if stage.first else 0.0,
+            logits=logit_bytes(model, part, software) if stage.last else 0.0,
         )
 
     def _stack(self, model: Model, stack: Stack, part: Slice) -> list[tuple[int, _Layer]]:
@@ -194,15 +217,6 @@ class StageWorker:
         found = self._layers.get(key)
         if found is None:
             found = self._layers[key] = self._new_layer(stack.blocks[index], part, model.dropout)
-        return found
-
-    def _end(
-        self, model: Model, part: Slice, passes: Callable[[Model, Slice, Software], Passes]
-    ) -> PartTime:
-        key = (id(model), passes, part)
-        found = self._ends.get(key)
-        if found is None:
-            found = self._ends[key] = self._time(passes(model, part, self._software))
         return found
 
     def _new_layer(self, block: Block, part: Slice, dropout: bool) -> _Layer:

@@ -439,6 +439,25 @@ def test_gathering_inputs_again_takes_time() -> None:
     assert again["tensor_parallel"] == pytest.approx(1.25 * once["tensor_parallel"], rel=0.05)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gpt2",
+        "llama-3.1-8b",
+        "mixtral-8x7b",
+        "deepseek-v3",
+        "nemotron-3-nano",
+        "t5-11b",
+        "vit-b-16",
+    ],
+)
+def test_a_single_stage_holds_exactly_the_parameters_of_its_model(name: str) -> None:
+    model = Model.from_catalog(name)
+    sequence = min(model.sequence or 512, 512)
+    found = estimate(workload(model, 8, dp=8, zero=0, sequence=sequence), cluster(1))
+    assert found.memory["weights"] == 2 * (model.parameters + model.prediction_parameters)
+
+
 def test_an_estimator_that_forgets_answers_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     place = cluster(8)
     works = [workload(tp=tp, dp=64 // tp, batch=64) for tp in (1, 2, 4, 8)]
