@@ -29,6 +29,8 @@ from .pcg import PCG, Algorithm, Group, Kind, Op, Requirement
 from .place import place
 from .placement import Placement
 from .repair import Repair, repair
+from .strategies.cluster_rules import Finding, check
+from .strategies.loads import StageLoad, stage_flops, stage_loads
 from .strategies.order import mesh_order
 from .strategies.parts import stage_parameters
 from .strategies.rules import broken_rules
@@ -54,6 +56,7 @@ __all__ = [
     "Estimator",
     "Evaluation",
     "Evaluator",
+    "Finding",
     "Group",
     "GroupTraffic",
     "Infeasible",
@@ -72,6 +75,7 @@ __all__ = [
     "Requirement",
     "Segments",
     "Source",
+    "StageLoad",
     "StepEstimate",
     "Tier",
     "Together",
@@ -80,6 +84,7 @@ __all__ = [
     "build_ctg",
     "build_pcg",
     "capture",
+    "check",
     "clos_8_rail",
     "communication_time",
     "device_id",
@@ -100,6 +105,8 @@ __all__ = [
     "rank_parts",
     "repair",
     "spine_crossings",
+    "stage_flops",
+    "stage_loads",
     "stage_parameters",
     "switch_id",
     "to_graphml",

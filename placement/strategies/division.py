@@ -31,40 +31,65 @@ def starts(pieces: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def balanced(layer_costs: Sequence[float], first: float, last: float, pieces: int) -> list[int]:
-    """Layers of each piece such that the most costly piece costs the least possible.
+    """Layers of each piece such that the most costly piece costs the least possible, and the others
+    are as even as that allows.
 
     layer_costs: of each layer in order. first, last: what the first and the last piece do besides.
-    Exact: the least bound that a greedy filling meets is found among sums by bisection. A piece
-    may have no layers only where it is the first or the last.
+    Exact: bisection for the least cost at which filling the pieces from the end still places all
+    layers. Only the first and the last piece may be without layers; [] where there are too few.
     """
     sums = [0.0, *accumulate(layer_costs)]
+    ends = [0.0] * pieces
+    ends[0] += first
+    ends[-1] += last
     low, high = 0.0, sums[-1] + first + last
-    best = _filled(sums, first, last, pieces, high)
-    for _ in range(60):
+    limits = _filled(sums, ends, high)
+    for _ in range(_HALVINGS):
         bound = (low + high) / 2
-        found = _filled(sums, first, last, pieces, bound)
+        found = _filled(sums, ends, bound)
         low, high = (low, bound) if found else (bound, high)
-        best = found or best
-    return best or []
+        limits = found or limits
+    return _levelled(sums, ends, high, limits) if limits else []
 
 
-def _filled(
-    sums: Sequence[float], first: float, last: float, pieces: int, bound: float
-) -> list[int] | None:
-    """Pieces filled up to a bound from the end, None where the layers do not fit."""
-    # From the end, as the last piece has the head; each leaves a layer for every inner piece.
-    layers, counts = len(sums) - 1, []
+_HALVINGS = 60
+_ROUNDING = 1 + 1e-12
+
+
+def _filled(sums: Sequence[float], ends: Sequence[float], bound: float) -> list[int] | None:
+    """The first layer that each piece may have at the earliest, None where not all layers fit.
+
+    Pieces are filled from the last to the first, each up to the bound.
+    """
+    pieces, start = len(ends), len(sums) - 1
+    found = []
     for piece in range(pieces - 1, -1, -1):
-        room = bound - (last if piece == pieces - 1 else 0.0) - (first if piece == 0 else 0.0)
-        keep = max(0, piece - 1)
-        inner = 0 < piece < pieces - 1
-        count = 0
-        while count < layers - keep and sums[layers] - sums[layers - count - 1] <= room * (
-            1 + 1e-12
-        ):
-            count += 1
-        if room < 0 or (inner and not count):
+        end, room = start, (bound - ends[piece]) * _ROUNDING
+        least = max(0, piece - 1)  # a layer for every inner piece before this one
+        while start > least and sums[end] - sums[start - 1] <= room:
+            start -= 1
+        if room < 0 or (0 < piece < pieces - 1 and start == end):
             return None
-        layers -= count
-        counts.append(count)
-    return counts[::-1] if layers == 0 else None
+        found.append(start)
+    return found[::-1] if start == 0 else None
+
+
+def _levelled(
+    sums: Sequence[float], ends: Sequence[float], bound: float, earliest: Sequence[int]
+) -> list[int]:
+    """Each piece takes what is nearest to an even part of what is left, within the bound."""
+    pieces, layers = len(ends), len(sums) - 1
+    start, counts = 0, []
+    for piece in range(pieces - 1):
+        left = sums[-1] - sums[start] + sum(ends[piece:])
+        even = left / (pieces - piece) - ends[piece]
+        room = (bound - ends[piece]) * _ROUNDING
+        first = max(earliest[piece + 1], start + (piece > 0))
+        inner_after = pieces - 2 - piece
+        ways = [
+            end for end in range(first, layers - inner_after + 1) if sums[end] - sums[start] <= room
+        ]
+        end = min(ways, key=lambda end: abs(sums[end] - sums[start] - even))
+        counts.append(end - start)
+        start = end
+    return [*counts, layers - start]

@@ -52,16 +52,7 @@ def stage_parts(workload: Workload) -> tuple[StageParts, ...]:
     model, split = workload.model, workload.parallelism
     limits = starts(workload.piece_layers)
     source = workload.encoder_sequence
-    before: list[Part] = []
-    if model.encoder is not None:
-        before += _all_parts(model.encoder.stack, source, source)
-    if workload.tower_inputs:
-        for tower in model.towers:
-            tokens = workload.tower_inputs * (tower.sequence or 0)
-            before += _all_parts(tower.stack, tokens, source)
-    after: list[Part] = []
-    if model.prediction is not None:
-        after += _all_parts(model.prediction.stack, workload.sequence, source)
+    before, after = front_parts(workload), back_parts(workload)
     found = []
     for stage in range(split.pp):
         counts: dict[int, tuple[int, Block]] = {}
@@ -76,6 +67,27 @@ def stage_parts(workload: Workload) -> tuple[StageParts, ...]:
         parts = [*(before if first else ()), *own, *(after if last else ())]
         found.append(StageParts(tuple(parts), first, last))
     return tuple(found)
+
+
+def front_parts(workload: Workload) -> list[Part]:
+    """Layers that the first stage has besides: those of an encoder, and of towers."""
+    model, source = workload.model, workload.encoder_sequence
+    found: list[Part] = []
+    if model.encoder is not None:
+        found += _all_parts(model.encoder.stack, source, source)
+    if workload.tower_inputs:
+        for tower in model.towers:
+            tokens = workload.tower_inputs * (tower.sequence or 0)
+            found += _all_parts(tower.stack, tokens, source)
+    return found
+
+
+def back_parts(workload: Workload) -> list[Part]:
+    """Layers that the last stage has besides: those that predict further tokens."""
+    ahead = workload.model.prediction
+    if ahead is None:
+        return []
+    return list(_all_parts(ahead.stack, workload.sequence, workload.encoder_sequence))
 
 
 def _all_parts(stack: Stack, sequence: int, source: int) -> Iterator[Part]:
