@@ -49,8 +49,8 @@ def end_parameters(model: Model, stage: Stage, tp: int, vocabulary_tp: int, towe
     """Parameters of a rank outside the layers.
 
     The first stage has the embedding, tables of positions and what an encoder has beside its
-    layers, the last the final norm, the output head (a copy of the embedding when that is tied and on
-    another stage) and what joins predicted tokens. towers: those beside the text are trained.
+    layers, the last the final norm, the output head (a copy of the embedding when that is tied and
+    on another stage) and what joins predicted tokens. towers: those beside the text are trained.
     """
     count = 0
     beside: list[Tower | Prediction] = []
