@@ -23,13 +23,15 @@ _MOST_SINGLE = 64
 """Forced ranks up to which each may also go its own way."""
 _MOST_SINGLE_RANKS = 512
 """Jobs up to so many ranks also move single ranks, not only all of a node."""
-_MOVES_AN_ITEM, _MOST_MOVES = 12_000, 200_000
+_MOVES_AN_ITEM, _MOST_MOVES = 4000, 200_000
 """Steps of a walk for each item that moves, and at most, when only the forced ones do."""
 _MOVES_WITH_OTHERS = 70_000
 """Steps of a walk when others may move too; one takes several times as long then."""
 _HEATS = ((2.0, 0.02), (0.4, 0.02), (0.06, 0.01))
 """First and last temperature of the walks, in parts of what a step changes on average. The first
 gets out of where a few items came to lie one by one, the second settles."""
+_AGAIN_SHARE = 0.15
+"""Steps where all items have places already and are only taken apart."""
 _INNER_SHARE = 0.25
 """Steps at the inner tiers, as part of those at the outermost."""
 _MOST_SWAPPED = 64
@@ -172,6 +174,7 @@ def _settle(seats: Seats, forced: int, others: bool, seed: int) -> None:
     easy = (seats.need[:forced] == ANY_KIND, -seats.size[:forced], items)
     order = np.lexsort(easy[::-1])
     slack = seats.slack
+    again = bool((seats.at[:forced] != AWAY).all())
     seat_each(seats, order, slack)
     if (seats.at[:forced] == AWAY).any():
         return
@@ -180,6 +183,7 @@ def _settle(seats: Seats, forced: int, others: bool, seed: int) -> None:
     state = seeded(seed)
     moves = _MOVES_WITH_OTHERS if others else min(_MOST_MOVES, _MOVES_AN_ITEM * forced)
     outermost = seats.levels - 1
+    moves = int(moves * _AGAIN_SHARE) if again else moves
     for hot, cold in _HEATS[1:] if others else _HEATS:
         anneal(seats, outermost, forced, moves, hot, cold, state, slack)
     for level in range(outermost - 1, -1, -1):

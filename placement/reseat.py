@@ -13,7 +13,7 @@ from .seats import AWAY, Seats, added, change_at, put, put_all, suits, take, tak
 
 MOST_EXACT: Final = 8
 """Items up to which all ways are tried."""
-_STEPS: Final = 3000
+_STEPS: Final = 500
 """Choices the exact search looks at before it gives up."""
 _SAMPLE: Final = 100
 
