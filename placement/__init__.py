@@ -30,6 +30,7 @@ from .place import place
 from .placement import Placement
 from .repair import Repair, repair
 from .strategies.cluster_rules import Finding, check
+from .strategies.demands import StrategyDemand, strategy_demands
 from .strategies.loads import StageLoad, stage_flops, stage_loads
 from .strategies.order import mesh_order
 from .strategies.parts import stage_parameters
@@ -77,6 +78,7 @@ __all__ = [
     "Source",
     "StageLoad",
     "StepEstimate",
+    "StrategyDemand",
     "Tier",
     "Together",
     "Workload",
@@ -108,6 +110,7 @@ __all__ = [
     "stage_flops",
     "stage_loads",
     "stage_parameters",
+    "strategy_demands",
     "switch_id",
     "to_graphml",
     "to_node_link",

@@ -20,6 +20,8 @@ OPS: Final = tuple(Op)
 ALGORITHMS: Final = tuple(Algorithm)
 KINDS: Final = tuple(Kind)
 _UNKNOWN: Final = -1
+_FIELDS: Final = tuple(Group.model_fields)
+_PLAIN: Final[dict[type, type]] = {str: str, tuple: list, Op: str, Algorithm: str, Kind: str}
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,24 @@ class GroupTable:
 
     def groups(self) -> tuple[Group, ...]:
         """The groups as objects."""
-        columns = zip(
+        return tuple(
+            Group.model_construct(**dict(zip(_FIELDS, row, strict=True))) for row in self._rows()
+        )
+
+    def to_data(self) -> list[dict[str, Any]]:
+        """The groups as plain data of the file format, without what is not known."""
+        return [
+            {
+                key: value if isinstance(value, float) else _PLAIN[type(value)](value)
+                for key, value in zip(_FIELDS, row, strict=True)
+                if value is not None
+            }
+            for row in self._rows()
+        ]
+
+    def _rows(self) -> Iterator[tuple[Any, ...]]:
+        """The fields of each group, in the order of _FIELDS."""
+        return zip(
             self.names,
             (OPS[op] for op in self.op.tolist()),
             self.ranks(),
@@ -197,8 +216,6 @@ class GroupTable:
             _known(self.overlap),
             strict=True,
         )
-        keys = ("name", "op", "ranks", "bytes", "algorithm", "kind", "count", "overlap")
-        return tuple(Group.model_construct(**dict(zip(keys, row, strict=True))) for row in columns)
 
 
 def _known(values: Floats) -> list[float | None]:

@@ -96,9 +96,13 @@ class PCG(Explained):
 
     def to_data(self) -> dict[str, Any]:
         """The PCG as plain data in the file format."""
-        data: dict[str, Any] = self.model_dump(mode="json", exclude_none=True)
-        if not self.requires:
-            del data["requires"]
+        data: dict[str, Any] = {
+            "format": self.format,
+            "world_size": self.world_size,
+            "groups": self.table.to_data(),
+        }
+        if self.requires:
+            data["requires"] = [need.model_dump(mode="json") for need in self.requires]
         return data
 
     def required_accelerators(self) -> dict[int, str]:
