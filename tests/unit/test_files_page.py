@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from railweave.placement import PCG, Cluster, InvalidInput, Placement, evaluate
+from railweave.placement import PCG, Cluster, Group, InvalidInput, Kind, Placement, evaluate
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "files.md").read_text(encoding="utf-8")
 
@@ -79,9 +79,11 @@ def test_the_faults_shown_on_the_page_are_told_so() -> None:
 
 
 def test_every_key_and_value_of_the_formats_is_on_the_page() -> None:
-    for model in (Cluster, PCG):
+    for model in (Cluster, PCG, Group):
         for name in model.model_fields:
             assert re.search(rf"\b{name}\b", PAGE), name
+    for kind in Kind:
+        assert f"`{kind}`" in PAGE
     for word in (
         "scale_up",
         "oversubscription",

@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 import json
 import math
+import pickle
 import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from railweave.placement import PCG, Algorithm, Group, InvalidInput, Op, Placement, Problem
 
@@ -224,3 +226,34 @@ def test_a_fault_of_a_placement_file_is_told_with_its_place(
     with pytest.raises(InvalidInput) as caught:
         Placement.parse(PLACED | change)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("told", "place"),
+    [
+        ({"kind": "vp"}, "groups[0].kind: found 'vp'"),
+        ({"count": -1}, "groups[0].count: found -1"),
+        ({"overlap": 1.5}, "groups[0].overlap: found 1.5"),
+        ({"overlap": True}, "groups[0].overlap: found True"),
+    ],
+)
+def test_what_a_group_tells_of_itself_is_checked(told: dict[str, Any], place: str) -> None:
+    group = {"name": "a", "op": "all_reduce", "ranks": [0, 1], "bytes": 8} | told
+    with pytest.raises(InvalidInput) as caught:
+        PCG.parse({"format": "railweave.pcg/1", "world_size": 2, "groups": [group]})
+    assert place in str(caught.value)
+
+
+def test_groups_as_arrays_and_as_objects_are_the_same() -> None:
+    plain = {"name": "a", "op": "all_reduce", "ranks": [1, 0, 2], "bytes": 8.0, "algorithm": "tree"}
+    more = {"name": "b", "op": "send_recv", "ranks": [2, 0], "bytes": 0.5, "algorithm": "auto"}
+    more |= {"kind": "pp", "count": 4.0, "overlap": 0.25}
+    data = {"format": "railweave.pcg/1", "world_size": 3, "groups": [plain, more]}
+    pcg = PCG.parse(data)
+    assert pcg.to_data() == data
+    folded = PCG.folded(3, pcg.table)
+    assert folded == pcg and hash(folded) == hash(pcg)
+    assert len(folded.groups) == 2 and folded.groups[1] == pcg.groups[1]
+    assert folded.table.taken(np.array([1])).groups() == pcg.groups[1:]
+    assert pickle.loads(pickle.dumps(folded)) == pcg
+    assert PCG.model_validate_json(folded.model_dump_json()) == pcg
