@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..models import Model, Prediction, Tower
+from ..models.work import share
 from ..strategies.division import starts
 from ..workload import Workload
 
@@ -50,7 +51,8 @@ def end_parameters(model: Model, stage: Stage, tp: int, vocabulary_tp: int, towe
 
     The first stage has the embedding, tables of positions and what an encoder has beside its
     layers, the last the final norm, the output head (a copy of the embedding when that is tied and
-    on another stage) and what joins predicted tokens. towers: those beside the text are trained.
+    on another stage) and what joins predicted tokens, with a copy of the embedding for them.
+    towers: those beside the text are trained.
     """
     count = 0
     beside: list[Tower | Prediction] = []
@@ -60,7 +62,10 @@ def end_parameters(model: Model, stage: Stage, tp: int, vocabulary_tp: int, towe
         beside += model.towers if towers else ()
     if stage.last:
         count += model.output_parameters(vocabulary_tp, own_copy=not stage.first)
-        beside += [] if model.prediction is None else [model.prediction]
+        if model.prediction is not None:
+            beside.append(model.prediction)
+            if not stage.first:
+                count += share(model.vocab, vocabulary_tp) * model.embedding.token_width
     for part in beside:
         layers = sum(n * block.parameters(tp) for n, block in part.stack.kinds)
         count += part.parameters(tp) - layers

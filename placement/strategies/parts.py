@@ -107,9 +107,9 @@ class RankParameters(NamedTuple):
 def rank_parameters(workload: Workload, stage: StageParts) -> RankParameters:
     """Parameters of a rank on a stage.
 
-    The first stage has the embedding, learned positions, an encoder and towers; the last the final
-    norm, the output head (a copy of the embedding when that is tied and on another stage), and what
-    predicts further tokens, with a copy of the embedding for them.
+    The first stage has the embedding, tables of positions, an encoder and towers; the last the
+    final norm, the output head (a copy of the embedding when that is tied and on another stage),
+    and what predicts further tokens, with a copy of the embedding for them.
     """
     model, split = workload.model, workload.parallelism
     tp, vocabulary = split.tp, split.vocabulary_tp
@@ -119,7 +119,7 @@ def rank_parameters(workload: Workload, stage: StageParts) -> RankParameters:
         experts += part.copies * part.block.expert_parameters(split.expert_tp, split.ep)
         replicated += part.copies * _replicated(part.block, tp)
     if stage.first:
-        dense += model.input_parameters(vocabulary)
+        dense += model.input_parameters(vocabulary) + model.stack.extra
         towers = [] if model.encoder is None else [model.encoder]
         towers += model.towers if workload.tower_inputs else ()
         for tower in towers:

@@ -18,6 +18,7 @@ from railweave.placement import (
     stage_parameters,
 )
 from railweave.placement.cost.flops import training_flops_per_token
+from railweave.placement.models.catalog import CATALOG
 from railweave.placement.strategies.loads import layer_flops
 
 
@@ -188,3 +189,24 @@ def test_layers_of_a_model_cost_what_its_stages_do() -> None:
     assert len(layers) == one.model.layers
     whole = (sum(layers) + first + last) * one.micro_batches
     assert whole == pytest.approx(stage_flops(one)[0].forward)
+
+
+@pytest.mark.parametrize("name", sorted(CATALOG))
+def test_two_counts_of_a_stages_parameters_agree(name: str) -> None:
+    model = Model.from_catalog(name)
+    half = model.layers // 2
+    heads = {b.attention.heads for _, b in model.kinds if b.attention is not None}
+    for split in ({"tp": 1, "pp": 2}, {"tp": 2, "pp": 2, "dp": 4}):
+        if any(count % split["tp"] for count in heads):
+            continue
+        one = workload(
+            model,
+            batch=8,
+            zero=0,
+            stage_layers=(half, model.layers - half),
+            ep=split.get("dp", 1) if model.experts else 1,
+            sequence=min(model.sequence or 2048, 2048) // 8 * 8,
+            **split,
+        )
+        for load in stage_loads(one, cluster()):
+            assert load.memory["weights"] == 2 * load.parameters
