@@ -28,6 +28,7 @@ from .parts import rank_parts
 from .pcg import PCG, Algorithm, Group, Kind, Op, Requirement
 from .place import place
 from .placement import Placement
+from .planning import Limits, Plan, PlannedStrategy, plan
 from .repair import Repair, repair
 from .strategies.cluster_rules import Finding, check
 from .strategies.demands import StrategyDemand, strategy_demands
@@ -38,6 +39,7 @@ from .strategies.rules import broken_rules
 from .transformer_pcg import build_pcg
 from .warm_up import warm_up
 from .workload import Parallelism, Workload
+from .workload_file import load_workload, save_workload
 
 __all__ = [
     "CATALOG",
@@ -63,6 +65,7 @@ __all__ = [
     "Infeasible",
     "InvalidInput",
     "Kind",
+    "Limits",
     "Model",
     "Node",
     "NodeState",
@@ -71,6 +74,8 @@ __all__ = [
     "Parallelism",
     "Pin",
     "Placement",
+    "Plan",
+    "PlannedStrategy",
     "Problem",
     "Repair",
     "Requirement",
@@ -99,13 +104,16 @@ __all__ = [
     "explain_infeasible",
     "explain_traffic",
     "fat_tree",
+    "load_workload",
     "mesh_order",
     "nic_id",
     "nvl_domains",
     "occupied",
     "place",
+    "plan",
     "rank_parts",
     "repair",
+    "save_workload",
     "spine_crossings",
     "stage_flops",
     "stage_loads",

@@ -28,12 +28,8 @@ class Baseline:
 
     name: str
     strategy: Strategy | None
-    problem: Problem | None
-
-    @property
-    def fits(self) -> bool:
-        """Whether there is such a strategy and it fits."""
-        return self.strategy is not None and self.strategy.estimate.fits
+    fits: bool
+    problem: Problem | None = None
 
 
 def baselines(space: Space, estimator: Estimator, island: int) -> list[Baseline]:
@@ -60,13 +56,13 @@ def _first_that_fits(
                 problem = problem or broken[0]
             else:
                 found.append(Strategy(shape, sharing, workload, estimator(workload)))
-        fitting = [one for one in found if one.estimate.fits]
+        fitting = [one for one in found if space.limits.allows(one.estimate)]
         if fitting:
-            return Baseline(name, min(fitting, key=lambda one: one.rank), None)
+            return Baseline(name, min(fitting, key=lambda one: one.rank), True)
         for one in found:
             if leanest is None or one.estimate.memory_bytes < leanest.estimate.memory_bytes:
                 leanest = one
-    return Baseline(name, leanest, problem)
+    return Baseline(name, leanest, False, problem)
 
 
 def _plain(space: Space, count: int) -> Iterator[list[tuple[Shape, Sharing]]]:

@@ -6,8 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from ..cost import StepEstimate
 from ..explained import Explained
 from ..models.sizes import Count
+from ..quantities import Positive
 from ..workload import ContextForm, Recompute, Schedule
 
 
@@ -30,6 +32,8 @@ class Limits(Explained):
         node or a domain of the network may do so among themselves.
     sequence_parallel, recompute, schedules, context_forms: what the program can do.
     uneven_stages: whether stages may have different numbers of layers.
+    memory_share: of a device's memory, what a rank may be predicted to need; less than 1 leaves
+        room for what the prediction misses.
     """
 
     tp: Degrees | None = None
@@ -65,3 +69,8 @@ class Limits(Explained):
         tuple[ContextForm, ...], BeforeValidator(_several), Field(min_length=1)
     ] = ("ring", "all-to-all")
     uneven_stages: bool = True
+    memory_share: Annotated[Positive, Field(le=1)] = 1.0
+
+    def allows(self, found: StepEstimate) -> bool:
+        """Whether the fullest rank of an estimate has room."""
+        return found.memory_bytes <= self.memory_share * found.memory_limit_bytes

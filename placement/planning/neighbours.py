@@ -58,13 +58,14 @@ def _judged(
             problems.append(broken[0])
         else:
             estimates.append(estimator(workload))
-    fitting = [one for one in estimates if one.fits]
+    fitting = [one for one in estimates if space.limits.allows(one)]
     if fitting:
         found = min(fitting, key=lambda one: one.step_s)
         return Neighbour(change, why_slower(found, best.estimate), found.step_s)
     if estimates:
         leanest = min(estimates, key=lambda one: one.memory_bytes - one.memory_limit_bytes)
-        return Neighbour(change, memory_text(leanest), None, "memory")
+        outcome = memory_text(leanest, space.limits.memory_share)
+        return Neighbour(change, outcome, None, "memory")
     return Neighbour(change, problems[0].found, None, "rule")
 
 
@@ -94,13 +95,10 @@ def _steps(space: Space, best: Strategy, island: int) -> Iterator[tuple[str, lis
     for size in _around(part.micro_batch):
         changed = part._replace(micro_batch=size)
         yield f"micro-batch {size}", [(shape._replace(slice=changed), sharing)]
-    if shape.pp > 1:
-        others = [way for way in space.pipelines(shape.pp) if way[0] != shape.virtual_pp]
-        for virtual_pp in sorted({way[0] for way in others}):
-            ways = [way for way in others if way[0] == virtual_pp]
-            options = [(Shape(part, shape.pp, shape.dp, *way), sharing) for way in ways]
-            text = f"{virtual_pp} virtual stages" if virtual_pp > 1 else "one stage a rank"
-            yield text, options
+    for virtual_pp in _nearest(space, shape):
+        ways = [way for way in space.pipelines(shape.pp) if way[0] == virtual_pp]
+        options = [(Shape(part, shape.pp, shape.dp, *way), sharing) for way in ways]
+        yield f"{virtual_pp} virtual stages" if virtual_pp > 1 else "one stage a rank", options
     if shape.layers != EVEN and space.task.model.layers % (shape.pp * shape.virtual_pp) == 0:
         yield "even stages", [(shape._replace(layers=EVEN), sharing)]
     for recompute in space.limits.recompute:
@@ -115,6 +113,15 @@ def _steps(space: Space, best: Strategy, island: int) -> Iterator[tuple[str, lis
                 for reshard in ((True, False) if zero == 3 else (False,))
             ]
             yield f"ZeRO-{zero}", options
+
+
+def _nearest(space: Space, shape: Shape) -> list[int]:
+    """The numbers of virtual stages next to the shape's, of those that layers divide over."""
+    pp, layers = shape.pp, space.task.model.layers
+    known = sorted({way[0] for way in space.pipelines(pp)})
+    even = [v for v in known if layers % (pp * v) == 0 or layers % pp or v == 1]
+    below = [v for v in even if v < shape.virtual_pp][-1:]
+    return below + [v for v in even if v > shape.virtual_pp][:1]
 
 
 def _around(degree: int) -> Iterator[int]:

@@ -18,7 +18,7 @@ from .ground import domain_sizes, free_devices, island_size, of_kinds
 from .limits import Limits
 from .neighbours import neighbours
 from .planned import Plan, PlannedStrategy, RuleOfThumb
-from .search import Outcome, Strategy, search
+from .search import Degrees, Outcome, Strategy, search
 from .seats import Seated, devices_in_order, seat, seat_in_order
 from .shortage import shortage_text
 from .space import Space
@@ -28,6 +28,7 @@ from .why import memory_text, why_slower
 PLACED_OF_EACH_PLAN = 5
 """So many of the best strategies are placed by the solver, the rest on free devices in order."""
 _FEWER_TRIED = 3
+_NEARLY_FULL = 0.92
 _FIXED = ("model", "parallelism", "global_batch", "micro_batch", "sequence", "recompute")
 
 
@@ -77,8 +78,11 @@ def plan(
             f"plan: {devices} devices of one kind on cluster {cluster.name!r}: {most} are free"
         )
     if not any(ground.outcome.best for ground in searched):
-        whole = {free_devices(one.cluster).total(): one for one in reversed(searched)}
-        texts = [shortage_text(task, limits, one.cluster, one.space) for one in whole.values()]
+        texts = [
+            shortage_text(task, limits, of_kinds(cluster, [kind]), devices or room[kind])
+            for kind in sorted(room)
+            if devices is None or room[kind] >= devices
+        ]
         raise Infeasible("plan: " + "\n".join(texts))
     return _Planner(cluster, searched, devices, keep, time_limit_s, seed).plan()
 
@@ -206,13 +210,11 @@ class _Planner:
             for rule in rules
             if rule.strategy is not None and rule.fits
         ]
-        inside = [
-            (seated, one, ground)
-            for seated, one, _ in thumbs
-            if self._allowed(ground, one)
-            and all(one.workload != other.workload for _, other, _ in ranked)
-        ]
-        ranked = sorted([*ranked, *inside], key=lambda item: _order(item[0]))[: self._keep]
+        inside = [(seated, one, ground) for seated, one, _ in thumbs if self._allowed(ground, one)]
+        fastest: dict[Degrees, tuple[Seated, Strategy, _Ground]] = {}
+        for entry in sorted([*ranked, *inside], key=lambda entry: _order(entry[0])):
+            fastest.setdefault(entry[1].degrees, entry)
+        ranked = list(fastest.values())[: self._keep]
         best, strategy, ground = ranked[0]
         strategies = [self._told(best, rules, "")]
         for seated, _, _ in ranked[1:]:
@@ -284,7 +286,8 @@ class _Planner:
                 return RuleOfThumb(rule.name, replace(told, name=rule.name), "", times)
         if rule.strategy is None:
             return RuleOfThumb(rule.name, None, rule.problem.found if rule.problem else "")
-        return RuleOfThumb(rule.name, None, memory_text(rule.strategy.estimate))
+        share = self._ground.space.limits.memory_share
+        return RuleOfThumb(rule.name, None, memory_text(rule.strategy.estimate, share))
 
     def _notes(self, strategies: list[PlannedStrategy]) -> list[str]:
         notes = []
@@ -292,6 +295,12 @@ class _Planner:
         free = free_devices(self._cluster).total()
         if self._devices is None and best.devices < free and not self._several:
             notes.append(f"the best uses {best.devices} of the {free} free devices")
+        filled = best.memory_bytes / best.memory_limit_bytes
+        if filled > _NEARLY_FULL:
+            notes.append(
+                f"the best fills {filled:.1%} of a device's memory, and predictions may be a tenth "
+                "off: a memory_share of 0.9 leaves room"
+            )
         programs = sorted({one.estimate.software for one in strategies})
         if "megatron-2021" in programs and len(programs) > 1:
             notes.append(

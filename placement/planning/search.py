@@ -113,7 +113,7 @@ class _Search:
         self._outcome = Outcome()
         self._best: dict[Degrees, Strategy] = {}
         self._limit_s = limit_s
-        self._memory_bytes = max(
+        self._memory_bytes = space.limits.memory_share * max(
             estimator.cluster.accelerator(node.accelerator).memory_bytes
             for node in estimator.cluster.nodes
             if node.usable_devices
@@ -206,11 +206,9 @@ class _Search:
                 return
             found = self._estimator(workload)
             strategy = Strategy(shape, sharing, workload, found)
-            degrees = strategy.degrees
-            self._outcome.points.append(
-                Point(found.step_s, found.memory_bytes, found.fits, degrees)
-            )
-            if not found.fits:
+            degrees, fits = strategy.degrees, self._space.limits.allows(found)
+            self._outcome.points.append(Point(found.step_s, found.memory_bytes, fits, degrees))
+            if not fits:
                 self._misses(strategy)
                 if least is None:
                     tally.add(MEMORY, len(sharings) - position)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from ..cluster import Cluster
 from ..cost import Estimator
@@ -19,18 +20,12 @@ _LEAST_SEQUENCE = 128
 
 
 def leanest(space: Space, estimator: Estimator) -> Strategy | None:
-    """The strategy that misses a device's memory by least, or fits with most room; None where the
-    rules allow none.
+    """The strategy of a space that needs least memory; None where the rules allow none.
 
-    Looks at the smallest micro-batch and the most recomputation that the limits allow, with all
-    shared out that may be.
+    Of a space made with `lean` limits; in each shape all is shared out that may be.
     """
     found: Strategy | None = None
-    recompute = max(space.limits.recompute, key=("none", "selective", "full").index)
-    smallest = min((part.micro_batch for part in space.slices()), default=0)
     for part in space.slices():
-        if part.micro_batch != smallest or part.recompute != recompute:
-            continue
         for shape in space.shapes(part):
             for sharing in space.sharings(shape)[:1]:
                 workload = space.workload(shape, sharing)
@@ -42,22 +37,37 @@ def leanest(space: Space, estimator: Estimator) -> Strategy | None:
     return found
 
 
-def shortage_text(task: Task, limits: Limits, cluster: Cluster, space: Space) -> str:
+def lean(limits: Limits) -> Limits:
+    """Of limits, what takes least memory where that is clear: the smallest micro-batch, the most
+    recomputation, activations divided along the sequence, one stage a rank."""
+    recompute = max(limits.recompute, key=("none", "selective", "full").index)
+    changes: dict[str, Any] = {
+        "recompute": (recompute,),
+        "sequence_parallel": (max(limits.sequence_parallel),),
+    }
+    if limits.micro_batch is not None:
+        changes["micro_batch"] = (min(limits.micro_batch),)
+    else:
+        changes["most_micro_batch"] = 1
+    if limits.virtual_pp is None and "1f1b" in limits.schedules:
+        changes["schedules"] = ("1f1b",)
+    return limits.model_copy(update=changes)
+
+
+def shortage_text(task: Task, limits: Limits, cluster: Cluster, devices: int) -> str:
     """Which memory is short, by how much, and what would fit: more devices, or shorter samples."""
-    devices = max(space.counts)
     kind = next(iter(free_devices(cluster)))
-    estimator = Estimator(cluster)
-    least = leanest(space, estimator)
+    least = leanest(_lean_space(task, limits, cluster, devices), Estimator(cluster))
     start = f"{task.model.name} on {devices} x {kind}"
     if least is None:
         return f"{start}: no strategy within the limits satisfies the rules"
     lines = [
         f"{start}: no strategy fits. The leanest, {strategy_text(least.workload)}, needs "
-        f"{memory_text(least.estimate)}."
+        f"{memory_text(least.estimate, limits.memory_share)}."
     ]
     nearest = [
         *_with_more_devices(task, limits, cluster, devices),
-        *_with_a_shorter_sequence(task, limits, cluster, space),
+        *_with_a_shorter_sequence(task, limits, cluster, devices),
     ]
     lines += nearest or ["Neither more devices nor a shorter sequence would help."]
     return "\n".join(lines)
@@ -66,34 +76,29 @@ def shortage_text(task: Task, limits: Limits, cluster: Cluster, space: Space) ->
 def _with_more_devices(task: Task, limits: Limits, cluster: Cluster, devices: int) -> list[str]:
     times = 2
     while devices * times <= _MOST_DEVICES:
-        larger = _times(cluster, times)
-        count = devices * times
-        least = leanest(
-            Space(task, limits, [count], island_size(cluster), domain_sizes(cluster)),
-            Estimator(larger),
-        )
-        if least is not None and least.estimate.fits:
+        larger, count = _times(cluster, times), devices * times
+        least = leanest(_lean_space(task, limits, cluster, count), Estimator(larger))
+        if least is not None and limits.allows(least.estimate):
             return [f"It would fit on {count} devices: {_room(least)}."]
         times *= 2
     return []
 
 
 def _with_a_shorter_sequence(
-    task: Task, limits: Limits, cluster: Cluster, space: Space
+    task: Task, limits: Limits, cluster: Cluster, devices: int
 ) -> list[str]:
     estimator, sequence = Estimator(cluster), task.sequence // 2
     while sequence >= _LEAST_SEQUENCE:
         shorter = replace(task, sequence=sequence)
-        least = leanest(
-            Space(
-                shorter, limits, sorted(space.counts), island_size(cluster), domain_sizes(cluster)
-            ),
-            estimator,
-        )
-        if least is not None and least.estimate.fits:
+        least = leanest(_lean_space(shorter, limits, cluster, devices), estimator)
+        if least is not None and limits.allows(least.estimate):
             return [f"With a sequence of {sequence} it would fit here: {_room(least)}."]
         sequence //= 2
     return []
+
+
+def _lean_space(task: Task, limits: Limits, cluster: Cluster, devices: int) -> Space:
+    return Space(task, lean(limits), [devices], island_size(cluster), domain_sizes(cluster))
 
 
 def _room(found: Strategy) -> str:

@@ -39,21 +39,28 @@ def why_slower(other: StepEstimate, best: StepEstimate) -> str:
     return ", ".join(parts)
 
 
+def seconds_text(seconds: float) -> str:
+    """Seconds with four digits, so that numbers below each other compare."""
+    return f"{seconds:,.0f} s" if seconds >= 1000 else f"{seconds:#.4g} s"
+
+
 def part_name(name: str) -> str:
     """A part of the breakdown in words."""
     return _NAMES.get(name, name.replace("_", " "))
 
 
-def memory_text(found: StepEstimate) -> str:
-    """What a rank that does not fit holds, and how much too much that is."""
-    parts = sorted(found.memory.items(), key=lambda item: -item[1])
-    held = ", ".join(
-        f"{name} {bytes_text(size)}" for name, size in parts if size >= 0.02 * found.memory_bytes
-    )
-    over = found.memory_bytes - found.memory_limit_bytes
+def memory_text(found: StepEstimate, share: float = 1.0) -> str:
+    """What a rank that does not fit holds, and how much too much that is.
+
+    share: of a device's memory, what it may need.
+    """
+    parts = sorted(found.memory.items(), key=lambda item: -item[1])[:_MOST_PARTS]
+    held = ", ".join(f"{name} {bytes_text(size)}" for name, size in parts)
+    room = found.memory_limit_bytes * share
+    of = "" if share == 1 else f"{share:.0%} of "
     return (
-        f"{bytes_text(found.memory_bytes)} on a device of {bytes_text(found.memory_limit_bytes)}, "
-        f"{bytes_text(over)} too much ({held})"
+        f"{bytes_text(found.memory_bytes)} on {of}{bytes_text(found.memory_limit_bytes)}, "
+        f"{bytes_text(found.memory_bytes - room)} too much ({held})"
     )
 
 

@@ -9,6 +9,8 @@ import click
 from ...placement.constraints import Constraints
 from ...placement.errors import InvalidInput, Problem
 from ...placement.pcg import PCG
+from ...placement.workload import Workload
+from ...placement.workload_file import load_workload
 from ..job import Job
 from ..lifecycle import JobState
 from ..typical import typical_workload
@@ -26,6 +28,7 @@ from .session import connected
 @click.option("--tp", type=click.IntRange(min=1), help="Tensor-parallel degree.")
 @click.option("--pp", type=click.IntRange(min=1), help="Pipeline stages.")
 @click.option("--dp", type=click.IntRange(min=1), help="Data-parallel replicas.")
+@click.option("--workload", "workload_path", help="A workload file, such as `plan` saves.")
 @click.option("--pcg", "pcg_path", help="A communication graph file, instead of degrees.")
 @click.option("--priority", type=int, default=0, show_default=True, help="Higher starts first.")
 @click.option("--checkpoint-dir", help="Folder or URL that every node reaches.")
@@ -42,6 +45,7 @@ def command(
     tp: int | None,
     pp: int | None,
     dp: int | None,
+    workload_path: str | None,
     pcg_path: str | None,
     priority: int,
     checkpoint_dir: str | None,
@@ -58,14 +62,15 @@ def command(
 
     How ranks talk decides where they are placed. With --tp, --pp and --dp the volumes are those of
     a typical transformer, the ranks numbered tensor-parallel first, then data, then pipeline; with
-    --pcg they are what the file says; with --devices the ranks are one ring.
+    --workload those of its model and split; with --pcg they are what the file says; with --devices
+    the ranks are one ring.
     """
     split = tp is not None or pp is not None or dp is not None
-    _check_one_size(devices, split, pcg_path)
+    _check_one_size(devices, split, workload_path, pcg_path)
     job = Job(
         name=name or os.path.basename(words[-1] if len(words) == 1 else _script(words)),
         entrypoint=words,
-        workload=typical_workload(tp or 1, pp or 1, dp or 1) if split else None,
+        workload=typical_workload(tp or 1, pp or 1, dp or 1) if split else _workload(workload_path),
         pcg=PCG.load(pcg_path) if pcg_path else None,
         devices=devices,
         priority=priority,
@@ -89,14 +94,25 @@ def command(
         raise Failed(f"{record.job_id} is {state}: {record.reason}")
 
 
-def _check_one_size(devices: int | None, degrees: bool, pcg_path: str | None) -> None:
-    sizes = {"--devices": devices, "--tp/--pp/--dp": degrees, "--pcg": pcg_path}
+def _check_one_size(
+    devices: int | None, degrees: bool, workload_path: str | None, pcg_path: str | None
+) -> None:
+    sizes = {
+        "--devices": devices,
+        "--tp/--pp/--dp": degrees,
+        "--workload": workload_path,
+        "--pcg": pcg_path,
+    }
     given = [name for name, value in sizes.items() if value]
     if len(given) != 1:
         raise click.UsageError(
-            "a job has its size from one of --devices, --tp/--pp/--dp and --pcg; "
+            "a job has its size from one of --devices, --tp/--pp/--dp, --workload and --pcg; "
             f"found {' and '.join(given) or 'none of them'}"
         )
+
+
+def _workload(path: str | None) -> Workload | None:
+    return load_workload(path) if path else None
 
 
 def _script(words: tuple[str, ...]) -> str:

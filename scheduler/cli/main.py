@@ -23,6 +23,7 @@ VERBS: Final = {
     "status": "Show the daemon, the nodes and the queue.",
     "probe": "Measure the network between the nodes.",
     "topology": "Draw the cluster and its state.",
+    "plan": "Find the fastest way to split a training over a cluster.",
     "place": "Place a communication graph on a cluster.",
     "repair": "Give the ranks of a placement that lost their devices other ones.",
     "ports": "Plan source ports that spread a placement's connections over equal paths.",
