@@ -7,13 +7,17 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from .cluster import NODE_TIER, Cluster
 from .constraints import Constraints, Pin, Segments
 from .errors import Infeasible
-from .pcg import PCG, Group, Op
+from .group_table import GroupList
+from .pcg import PCG, Op
 from .placement import Placement
 
 Device = tuple[str, int]
+Ranks = tuple[int, ...]
 Solver = Callable[[PCG, Cluster, float, int, Constraints], Placement]
 _NAME = re.compile(r"(tp|tensor)(?![a-z])", re.IGNORECASE)
 
@@ -24,16 +28,17 @@ def scale_up_tier(cluster: Cluster) -> str:
     return wide[-1] if wide else NODE_TIER
 
 
-def tensor_groups(pcg: PCG) -> list[Group]:
-    """The tensor-parallel groups of a job: collectives whose name begins with tp or tensor."""
-    return [
-        group
-        for group in pcg.groups
-        if _NAME.match(group.name) and len(group.ranks) > 1 and group.op is not Op.SEND_RECV
-    ]
+def tensor_groups(pcg: PCG) -> list[Ranks]:
+    """The ranks of each tensor-parallel group of a job, ascending, every set once: those of
+    collectives whose name begins with tp or tensor."""
+    table = pcg.table
+    named = np.array([bool(_NAME.match(name)) for name in table.names], dtype=bool)
+    chosen = named & (table.size > 1) & ~table.is_op(Op.SEND_RECV)
+    sets = table.taken(np.flatnonzero(chosen)).ranks()
+    return list(dict.fromkeys(tuple(sorted(ranks)) for ranks in sets))
 
 
-def split_groups(pcg: PCG, cluster: Cluster, devices: Sequence[Device]) -> list[Group]:
+def split_groups(pcg: PCG, cluster: Cluster, devices: Sequence[Device]) -> list[Ranks]:
     """The tensor-parallel groups that fit a scale-up domain of the cluster and are not in one."""
     groups = tensor_groups(pcg)
     tier = scale_up_tier(cluster)
@@ -45,10 +50,9 @@ def split_groups(pcg: PCG, cluster: Cluster, devices: Sequence[Device]) -> list[
         room[domain[node.name]] += len(node.usable_devices)
     widest = max(room.values(), default=0)
     return [
-        group
-        for group in groups
-        if len(group.ranks) <= widest
-        and len({domain[devices[rank][0]] for rank in group.ranks}) > 1
+        ranks
+        for ranks in groups
+        if len(ranks) <= widest and len({domain[devices[rank][0]] for rank in ranks}) > 1
     ]
 
 
@@ -70,13 +74,13 @@ def with_whole_groups(
     if not broken:
         return found
     tier = scale_up_tier(cluster)
-    total = len({group.ranks for group in tensor_groups(pcg)})
-    said = f"{len({g.ranks for g in broken})} of {total} tensor-parallel groups"
-    order = _one_after_another(tensor_groups(pcg), pcg.world_size)
+    groups = tensor_groups(pcg)
+    said = f"{len(broken)} of {len(groups)} tensor-parallel groups"
+    order = _one_after_another(groups, pcg.world_size)
     if order is None or constraints.segments is not None:
         return _noted(found, f"{said} are split over domains of {tier}")
     place_of = {rank: position for position, rank in enumerate(order)}
-    size = len(broken[0].ranks)
+    size = len(broken[0])
     wish = constraints.model_copy(
         update={
             "segments": Segments(ranks=size, tier=tier),
@@ -94,19 +98,16 @@ def with_whole_groups(
     return replace(whole, devices=devices)
 
 
-def _one_after_another(groups: list[Group], ranks: int) -> list[int] | None:
+def _one_after_another(groups: list[Ranks], ranks: int) -> list[int] | None:
     """All ranks, group by group, where groups of one size cover each rank once; else None."""
-    sets = sorted({tuple(sorted(group.ranks)) for group in groups})
-    order = [rank for members in sets for rank in members]
-    even = len({len(members) for members in sets}) == 1
+    order = [rank for members in sorted(groups) for rank in members]
+    even = len({len(members) for members in groups}) == 1
     return order if even and sorted(order) == list(range(ranks)) else None
 
 
 def _renumbered(pcg: PCG, place_of: dict[int, int]) -> PCG:
-    groups = tuple(
-        group.model_copy(update={"ranks": tuple(place_of[rank] for rank in group.ranks)})
-        for group in pcg.groups
-    )
+    place = np.array([place_of[rank] for rank in range(pcg.world_size)], dtype=np.int64)
+    groups = GroupList(replace(pcg.table, rank=place[pcg.table.rank]))
     requires = tuple(
         need.model_copy(update={"ranks": tuple(place_of[rank] for rank in need.ranks)})
         for need in pcg.requires
