@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core.dispatcher import Dispatcher
+
+from .compiled_cache import CompiledCache
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _njit: Any = numba.njit  # its types do not tell of all its options
@@ -14,13 +18,10 @@ _njit: Any = numba.njit  # its types do not tell of all its options
 def compiled(function: Function) -> Function:
     """`function` as machine code that runs without the interpreter lock.
 
-    The code is cached beside the module or in the user's cache; where neither can be written, it
-    is compiled anew in each process.
+    The code is cached, see `compiled_cache`; where no cache can be written, it is compiled anew in
+    each process.
     """
-    try:
-        return cast(Function, numba.njit(cache=True, nogil=True)(function))
-    except RuntimeError:  # there is no place for the cache
-        return cast(Function, numba.njit(nogil=True)(function))
+    return cast(Function, _cached(_njit(nogil=True)(function)))
 
 
 def lean(function: Function) -> Function:
@@ -28,7 +29,12 @@ def lean(function: Function) -> Function:
 
     Only for functions that make no array.
     """
-    try:
-        return cast(Function, _njit(cache=True, nogil=True, _nrt=False)(function))
-    except RuntimeError:  # there is no place for the cache
-        return cast(Function, _njit(nogil=True, _nrt=False)(function))
+    return cast(Function, _cached(_njit(nogil=True, _nrt=False)(function)))
+
+
+def _cached(found: Any) -> Any:
+    if isinstance(found, Dispatcher):  # else numba is told not to compile
+        dispatcher: Any = found
+        with suppress(RuntimeError):  # there is no place for the cache
+            dispatcher._cache = CompiledCache(dispatcher.py_func)
+    return found
