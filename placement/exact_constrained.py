@@ -62,7 +62,7 @@ def place_exactly_under(
     """The lexicographic optimum under constraints, as far as the budget lasts.
 
     tier: that of `together`, if any. start: the node of each rank in a placement to begin with.
-    stay: ranks of which only some may leave their node.
+    stay: ranks of which only some may leave their node, and none that saves nothing by it.
     """
     weights, unit = integer_weights(demand)
     scaled = replace(demand, weight=weights.astype(np.float64))
@@ -77,7 +77,7 @@ def place_exactly_under(
             break
         node = model.nodes(solver)
         if level == fabric.levels - 1:
-            bound = max(0.0, solver.best_objective_bound) * unit
+            bound = max(0.0, solver.best_objective_bound) * unit / model.steps(level)
         if status != Status.OPTIMAL:
             break
         held[level] = round(solver.objective_value)
@@ -113,9 +113,10 @@ class _Model:
                 if kind != ANY_KIND and fabric.kind[n] != kind:
                     self._model.add(self._on[rank][n] == 0)
         self._constrain(constraints, tier)
+        self._here: list[cp_model.IntVar] = []
         if stay is not None:
-            here = [self._on[rank][node] for rank, node in stay.node.items()]
-            self._model.add(sum(here) >= len(here) - stay.most)
+            self._here = [self._on[rank][node] for rank, node in stay.node.items()]
+            self._model.add(sum(self._here) >= len(self._here) - stay.most)
         for level, cost in held.items():
             self._model.add(self._cost_at(level) <= cost)
 
@@ -236,13 +237,18 @@ class _Model:
     def solve(
         self, level: int, start: Ints | None, budget: Budget
     ) -> tuple[cp_model.CpSolver, Status]:
-        """Minimise the bytes across one level's boundary."""
-        self._model.minimize(self._cost_at(level))
+        """Minimise the bytes across one level's boundary; at the last, then the ranks that leave."""
+        cost = self.steps(level) * self._cost_at(level)
+        self._model.minimize(cost - sum(self._here) if level == 0 else cost)
         for rank, row in enumerate(self._on if start is not None else []):
             assert start is not None
             for n, variable in row.items():
                 self._model.add_hint(variable, n == int(start[rank]))
         return budget.solve(self._model, share=0.5)
+
+    def steps(self, level: int) -> int:
+        """What a unit of cost at a level counts in the objective."""
+        return len(self._here) + 1 if level == 0 else 1
 
     def nodes(self, solver: cp_model.CpSolver) -> Ints:
         """The node of each rank."""

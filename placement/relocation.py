@@ -170,6 +170,8 @@ def _begin_at(seats: Seats, begin: Ints) -> None:
 
 def _settle(seats: Seats, forced: int, others: bool, seed: int) -> None:
     """Find places for the first `forced` items, and better ones for others where they may move."""
+    if not len(seats.movable):
+        return
     items = np.arange(forced)
     easy = (seats.need[:forced] == ANY_KIND, -seats.size[:forced], items)
     order = np.lexsort(easy[::-1])

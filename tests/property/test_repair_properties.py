@@ -101,7 +101,7 @@ def check(case: tuple[PCG, Cluster, Placement, list[Any]], most: int) -> None:
     pcg, cluster, before, lost = case
     forced = {r for r, d in enumerate(before.devices) if d[0] in lost or d in lost}
     count = Evaluator(pcg, cluster)
-    options = every_repair(pcg, cluster, before.devices, lost, forced, most)
+    options = list(every_repair(pcg, cluster, before.devices, lost, forced, most))
     costs = [tuple(count(devices).traffic_bytes.values())[::-1] for devices in options]
     if not costs:
         with pytest.raises(Infeasible, match="short"):
@@ -111,11 +111,15 @@ def check(case: tuple[PCG, Cluster, Placement, list[Any]], most: int) -> None:
     moved = [r for r, d in enumerate(before.devices) if found.placement.devices[r] != d]
     assert found.moved == moved and set(found.forced) == forced <= set(moved)
     assert len(moved) - len(forced) <= most
-    assert found.placement.devices in list(
-        every_repair(pcg, cluster, before.devices, lost, forced, most)
-    )
+    assert found.placement.devices in options
     cost = tuple(found.placement.traffic_bytes.values())[::-1]
     assert cost == pytest.approx(min(costs), rel=1e-9, abs=1.0)
+    fewest = min(
+        sum(new != old for new, old in zip(devices, before.devices, strict=True))
+        for devices, other in zip(options, costs, strict=True)
+        if other == pytest.approx(cost, rel=1e-9, abs=1.0)
+    )
+    assert len(moved) == fewest
 
 
 relaxed = settings(

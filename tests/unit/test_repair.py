@@ -117,6 +117,20 @@ def test_nothing_moves_when_nothing_of_the_job_is_lost() -> None:
     assert found.moved == [] and found.placement.devices == before.devices
 
 
+@pytest.mark.parametrize("max_moves", [1, 3, 4, 8, 100])
+@pytest.mark.parametrize("cross_rail", ["nvlink", "spine"])
+@pytest.mark.parametrize("pods", [1, 2])
+def test_moves_that_help_nothing_are_not_made_whether_a_node_of_ranks_may_move_or_not(
+    max_moves: int, cross_rail: str, pods: int
+) -> None:
+    cluster = Cluster.parse(fabric(pods=pods, racks=1) | {"cross_rail": cross_rail})
+    pcg = rings(nodes=3)
+    before = placed(pcg, cluster, "p0r0n0", "p0r0n1", "p0r0n2")
+    fixed = repair(before, pcg, cluster, lost=[], max_moves=max_moves)
+    assert fixed.moved == fixed.forced == []
+    assert fixed.placement.devices == before.devices
+
+
 def test_other_ranks_move_only_as_far_as_allowed_and_only_when_it_helps() -> None:
     data, pcg = fabric(), rings(3)
     for node in data["nodes"]:
