@@ -237,7 +237,7 @@ class _Model:
     def solve(
         self, level: int, start: Ints | None, budget: Budget
     ) -> tuple[cp_model.CpSolver, Status]:
-        """Minimise the bytes across one level's boundary; at the last, then the ranks that leave."""
+        """Minimise the bytes across one boundary; at the innermost, then the ranks that leave."""
         cost = self.steps(level) * self._cost_at(level)
         self._model.minimize(cost - sum(self._here) if level == 0 else cost)
         for rank, row in enumerate(self._on if start is not None else []):
