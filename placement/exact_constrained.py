@@ -238,8 +238,10 @@ class _Model:
         self, level: int, start: Ints | None, budget: Budget
     ) -> tuple[cp_model.CpSolver, Status]:
         """Minimise the bytes across one boundary; at the innermost, then the ranks that leave."""
-        cost = self.steps(level) * self._cost_at(level)
-        self._model.minimize(cost - sum(self._here) if level == 0 else cost)
+        terms = [self.steps(level) * self._cost_at(level)]
+        if level == 0:
+            terms += [-1 * variable for variable in self._here]
+        self._model.minimize(sum(terms))
         for rank, row in enumerate(self._on if start is not None else []):
             assert start is not None
             for n, variable in row.items():
