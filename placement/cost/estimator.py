@@ -98,12 +98,18 @@ class Estimator:
     """`estimate` prepared for many workloads on one cluster, by the `constants` of the cost model.
 
     What estimates share is kept: layers by their shape and split, collectives by bytes and place.
+    devices: of ranks where an estimate names none; by default as of `estimate`.
     """
 
-    def __init__(self, cluster: Cluster, constants: Constants = CONSTANTS) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        constants: Constants = CONSTANTS,
+        devices: Sequence[Device] | None = None,
+    ) -> None:
         self.cluster = cluster
         self._constants = constants
-        self._ground = packed(cluster)
+        self._ground = packed(cluster) if devices is None else ground_of(cluster, devices)
         self._forget()
 
     def __call__(self, workload: Workload, devices: Sequence[Device] | None = None) -> StepEstimate:

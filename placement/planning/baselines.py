@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..cost import Estimator
 from ..errors import Problem
 from ..strategies.rules import broken_rules
 from ..workload import Recompute
+from .estimates import Estimate
 from .layer_splits import EVEN
 from .search import Strategy
 from .space import Shape, Sharing, Slice, Space, divisors
@@ -32,7 +32,7 @@ class Baseline:
     problem: Problem | None = None
 
 
-def baselines(space: Space, estimator: Estimator, island: int) -> list[Baseline]:
+def baselines(space: Space, estimator: Estimate, island: int) -> list[Baseline]:
     """Both baselines, on as many devices as the space allows and the batch can keep busy."""
     count = max(space.counts)
     return [
@@ -42,7 +42,7 @@ def baselines(space: Space, estimator: Estimator, island: int) -> list[Baseline]
 
 
 def _first_that_fits(
-    name: str, space: Space, estimator: Estimator, groups: Iterator[list[tuple[Shape, Sharing]]]
+    name: str, space: Space, estimator: Estimate, groups: Iterator[list[tuple[Shape, Sharing]]]
 ) -> Baseline:
     """The fastest of the first group with any that fits, else the one that misses by least."""
     leanest: Strategy | None = None

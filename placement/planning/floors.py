@@ -12,7 +12,7 @@ from __future__ import annotations
 from math import lcm
 from typing import NamedTuple
 
-from ..cost import Estimator
+from .estimates import Estimate
 from .layer_splits import EVEN
 from .space import Shape, Sharing, Slice, Space
 
@@ -33,7 +33,7 @@ class Floor(NamedTuple):
 class Floors:
     """Floors of a space; `estimator` is that of the cluster."""
 
-    def __init__(self, space: Space, estimator: Estimator) -> None:
+    def __init__(self, space: Space, estimator: Estimate) -> None:
         self._space, self._estimator = space, estimator
         self._batch = space.task.global_batch
         usual = space.task.rank_order.startswith("tp-cp-ep-dp-pp")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from ..cost.flops import training_flops_per_token
@@ -61,39 +59,11 @@ def layer_splits(costs: LayerCosts, stages: int, uneven: bool) -> tuple[LayerSpl
         counts[0] -= 1
         counts[-1] -= 1
     if uneven:
-        best = _levelled(costs, balanced(costs.layers, 0.0, costs.last, stages))
+        best = balanced(costs.layers, 0.0, costs.last, stages)
         if best and best != counts:
             ways = [LayerSplit(stage_layers=tuple(best))]
             found = ways if found == [EVEN] and layers % stages else found + ways
     return tuple(found)
-
-
-def _levelled(costs: LayerCosts, counts: Sequence[int]) -> list[int]:
-    """Layers as evenly divided as can be without a stage more costly than the worst of `counts`."""
-    stages, layers = len(counts), len(costs.layers)
-    sums = [0.0, *accumulate(costs.layers)]
-    limits = [0, *accumulate(counts)]
-    cost = [sums[end] - sums[start] for start, end in pairwise(limits)]
-    cost[-1:] = [cost[-1] + costs.last] if cost else []
-    bound = max(cost, default=0.0) * (1 + 1e-12)
-    # The least layer that each stage may start at, so that it and those behind it meet the bound.
-    earliest = [layers]
-    for stage in range(stages - 1, 0, -1):
-        start, room = earliest[-1], bound - (costs.last if stage == stages - 1 else 0.0)
-        while start > stage - 1 and sums[earliest[-1]] - sums[start - 1] <= room:
-            start -= 1
-        earliest.append(start)
-    earliest.reverse()
-    found, start = [], 0
-    for stage in range(stages - 1):
-        least = max(start + (stage > 0), earliest[stage])
-        most = layers - (stages - 2 - stage)
-        end = max(least, min(most, start + round((layers - start) / (stages - stage))))
-        while end > least and sums[end] - sums[start] > bound:
-            end -= 1
-        found.append(end - start)
-        start = end
-    return [*found, layers - start] if stages else []
 
 
 def _block_flops(block: Block, sequence: int) -> float:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..cost import Estimator
 from ..strategies.rules import broken_rules
-from .layer_splits import EVEN
+from .estimates import Estimate
 from .search import Strategy
 from .space import Shape, Sharing, Space
 from .why import memory_text, why_slower
@@ -31,14 +30,19 @@ Option = tuple[Shape, Sharing]
 
 
 def neighbours(
-    space: Space, estimator: Estimator, best: Strategy, island: int
+    space: Space, estimator: Estimate, best: Strategy, island: int, degrees: bool = True
 ) -> tuple[Neighbour, ...]:
     """What lies around the best strategy, degrees first; the rest of the strategy stays.
 
     Data parallelism takes what another degree leaves. island: devices of a scale-up domain.
+    degrees: whether to change degrees too, which decide how many stages each kind of accelerator
+    has where there are several.
     """
     found = []
-    for change, options in _steps(space, best, island):
+    for change, options in (
+        *(_degree_steps(space, best, island) if degrees else ()),
+        *_steps(space, best),
+    ):
         if options:
             found.append(_judged(space, estimator, best, change, options))
         else:
@@ -48,7 +52,7 @@ def neighbours(
 
 
 def _judged(
-    space: Space, estimator: Estimator, best: Strategy, change: str, options: list[Option]
+    space: Space, estimator: Estimate, best: Strategy, change: str, options: list[Option]
 ) -> Neighbour:
     problems, estimates = [], []
     for shape, sharing in options:
@@ -69,7 +73,7 @@ def _judged(
     return Neighbour(change, problems[0].found, None, "rule")
 
 
-def _steps(space: Space, best: Strategy, island: int) -> Iterator[tuple[str, list[Option]]]:
+def _degree_steps(space: Space, best: Strategy, island: int) -> Iterator[tuple[str, list[Option]]]:
     shape, sharing = best.shape, best.sharing
     part = shape.slice
     ranks = best.workload.parallelism.world_size
@@ -92,15 +96,21 @@ def _steps(space: Space, best: Strategy, island: int) -> Iterator[tuple[str, lis
     if space.task.model.experts:
         for ep in _around(part.ep):
             yield f"ep {ep}", [(shape._replace(slice=part._replace(ep=ep)), sharing)]
-    for size in _around(part.micro_batch):
-        changed = part._replace(micro_batch=size)
-        yield f"micro-batch {size}", [(shape._replace(slice=changed), sharing)]
     for virtual_pp in _nearest(space, shape):
         ways = [way for way in space.pipelines(shape.pp) if way[0] == virtual_pp]
         options = [(Shape(part, shape.pp, shape.dp, *way), sharing) for way in ways]
         yield f"{virtual_pp} virtual stages" if virtual_pp > 1 else "one stage a rank", options
-    if shape.layers != EVEN and space.task.model.layers % (shape.pp * shape.virtual_pp) == 0:
-        yield "even stages", [(shape._replace(layers=EVEN), sharing)]
+
+
+def _steps(space: Space, best: Strategy) -> Iterator[tuple[str, list[Option]]]:
+    shape, sharing = best.shape, best.sharing
+    part = shape.slice
+    for size in _around(part.micro_batch):
+        changed = part._replace(micro_batch=size)
+        yield f"micro-batch {size}", [(shape._replace(slice=changed), sharing)]
+    even = space.even_stages(shape)
+    if shape.layers.stage_layers and shape.layers != even:
+        yield "even stages", [(shape._replace(layers=even), sharing)]
     for recompute in space.limits.recompute:
         if recompute != part.recompute:
             changed = part._replace(recompute=recompute)

@@ -10,15 +10,18 @@ from typing import Any
 from ..cluster import Cluster
 from ..cost import Estimator
 from ..errors import Infeasible, InvalidInput, Problem
+from ..evaluate import Device
 from ..models import Model
 from ..pcg import Requirement
 from ..workload import Parallelism, Precision, Workload
 from .baselines import Baseline, baselines
+from .estimates import Estimate
 from .ground import domain_sizes, free_devices, island_size, of_kinds
 from .limits import Limits
+from .mixed import MixedEstimator, MixedSpace
 from .neighbours import neighbours
 from .planned import Plan, PlannedStrategy, RuleOfThumb
-from .search import Degrees, Outcome, Strategy, search
+from .search import Outcome, Strategy, search
 from .seats import Seated, devices_in_order, seat, seat_in_order
 from .shortage import shortage_text
 from .space import Space
@@ -45,6 +48,7 @@ def plan(
     time_limit_s: float = 2.0,
     seed: int = 0,
     training: Mapping[str, Any] | None = None,
+    mix_kinds: bool = False,
 ) -> Plan:
     """The fastest ways to split a training over a cluster, with their placements.
 
@@ -56,8 +60,9 @@ def plan(
     that are free, or fewer: where numbers of nodes do not divide well a few smaller ones are tried
     too, and all of them where no strategy uses all devices. keep: strategies told,
     each with other degrees. time_limit_s: of the solver, for all that it places. training: other
-    fields of `Workload`, alike in all strategies. Where a cluster has several kinds of accelerator,
-    each strategy is on one of them.
+    fields of `Workload`, alike in all strategies. mix_kinds: where a cluster has several kinds of
+    accelerator, each strategy is on one of them; with it also pipelines over all of them are
+    considered, with as many layers on a stage as its kind's speed and memory allow.
 
     The same arguments give the same plan. Raises InvalidInput for what no strategy could satisfy,
     Infeasible where nothing fits, with the memory that is short and the nearest thing that fits.
@@ -72,6 +77,8 @@ def plan(
         if devices is None or room[kind] >= devices
         for ground in _searched(task, limits, of_kinds(cluster, [kind]), devices, keep)
     ]
+    if mix_kinds and devices is None and len(room) > 1:
+        searched += _mixed(task, limits, cluster, keep, searched)
     if not searched:
         most = ", ".join(f"{count} {kind}" for kind, count in sorted(room.items()))
         raise Infeasible(
@@ -129,13 +136,32 @@ def _check_numbers(free: int, devices: int | None, keep: int) -> None:
 
 @dataclass(frozen=True)
 class _Ground:
-    """So many devices of one kind, and what the search found on them."""
+    """So many devices of one kind, or of several for one pipeline, and what the search found."""
 
     cluster: Cluster
     space: Space
-    estimator: Estimator
+    estimator: Estimate
     outcome: Outcome
     island: int
+
+    @property
+    def mixed(self) -> bool:
+        """Whether stages are on different kinds."""
+        return isinstance(self.estimator, MixedEstimator)
+
+    def devices(self, workload: Workload) -> list[Device]:
+        """The free devices in order, for each rank."""
+        if isinstance(self.estimator, MixedEstimator):
+            return self.estimator.devices(workload)
+        return devices_in_order(self.cluster, workload.parallelism.world_size)
+
+    def requires(self, workload: Workload) -> tuple[Requirement, ...]:
+        """The kind that each rank needs."""
+        if isinstance(self.estimator, MixedEstimator):
+            return self.estimator.requires(workload)
+        (kind,) = free_devices(self.cluster)
+        ranks = tuple(range(workload.parallelism.world_size))
+        return (Requirement(ranks=ranks, accelerator=kind),)
 
 
 def _searched(
@@ -158,9 +184,36 @@ def _searched(
     if not grounds[0].outcome.best:
         return [*grounds, on(range(1, free), math.inf)] if free > 1 else grounds
     for count in _easier_counts(free, island):
-        found = [one.estimate.step_s for ground in grounds for one in ground.outcome.best]
-        grounds.append(on([count], sorted(found)[:keep][-1]))
+        grounds.append(on([count], _last_s(grounds, keep)))
     return grounds
+
+
+def _last_s(grounds: Sequence[_Ground], keep: int) -> float:
+    """Seconds of the last strategy that would be told; slower ones are of no interest."""
+    found = sorted(one.estimate.step_s for ground in grounds for one in ground.outcome.best)
+    return found[keep - 1] if len(found) >= keep else math.inf
+
+
+def _mixed(
+    task: Task, limits: Limits, cluster: Cluster, keep: int, known: Sequence[_Ground]
+) -> list[_Ground]:
+    """What the search finds for pipelines over all kinds: those with most memory first, which early
+    stages need, and the fastest first."""
+    kinds = sorted(free_devices(cluster))
+    numbers = {kind: cluster.accelerator(kind) for kind in kinds}
+    precision = str(task.common["precision"])
+    orders = [
+        sorted(kinds, key=lambda kind: -numbers[kind].memory_bytes),
+        sorted(kinds, key=lambda kind: -numbers[kind].peak_of(precision)),
+    ]
+    found: list[_Ground] = []
+    for order in dict.fromkeys(tuple(order) for order in (*orders, orders[1][::-1])):
+        estimator = MixedEstimator(cluster, order)
+        space = MixedSpace(task, limits, cluster, estimator)
+        limit_s = _last_s([*known, *found], keep)
+        outcome = search(space, estimator, keep, limit_s, space.floors)
+        found.append(_Ground(cluster, space, estimator, outcome, island_size(cluster)))
+    return found
 
 
 def _easier_counts(free: int, island: int) -> list[int]:
@@ -194,7 +247,8 @@ class _Planner:
         self._devices, self._keep, self._seed = devices, keep, seed
         found = [(one, ground) for ground in grounds for one in ground.outcome.best]
         self._found = sorted(found, key=lambda pair: pair[0].rank)[:keep]
-        self._ground = self._found[0][1]
+        alone = [ground for _, ground in self._found if not ground.mixed]
+        self._ground = next(iter([*alone, *grounds]))
         self._each_s = time_limit_s / (PLACED_OF_EACH_PLAN + 2)
         self._several = len(free_devices(cluster)) > 1
 
@@ -211,9 +265,10 @@ class _Planner:
             if rule.strategy is not None and rule.fits
         ]
         inside = [(seated, one, ground) for seated, one, _ in thumbs if self._allowed(ground, one)]
-        fastest: dict[Degrees, tuple[Seated, Strategy, _Ground]] = {}
+        fastest: dict[Any, tuple[Seated, Strategy, _Ground]] = {}
         for entry in sorted([*ranked, *inside], key=lambda entry: _order(entry[0])):
-            fastest.setdefault(entry[1].degrees, entry)
+            kinds = tuple(need.accelerator for need in entry[0].requires)
+            fastest.setdefault((entry[1].degrees, kinds), entry)
         ranked = list(fastest.values())[: self._keep]
         best, strategy, ground = ranked[0]
         strategies = [self._told(best, rules, "")]
@@ -226,7 +281,9 @@ class _Planner:
         return Plan(
             strategies=tuple(strategies),
             rules_of_thumb=tuple(self._rule(rule, thumbs, best) for rule in rules),
-            neighbours=neighbours(ground.space, ground.estimator, strategy, ground.island),
+            neighbours=neighbours(
+                ground.space, ground.estimator, strategy, ground.island, degrees=not ground.mixed
+            ),
             considered=counts,
             points=tuple(point for one in self._grounds for point in one.outcome.points),
             notes=tuple(self._notes(strategies)),
@@ -236,9 +293,8 @@ class _Planner:
         )
 
     def _seated(self, one: Strategy, ground: _Ground, placed: bool) -> Seated:
-        count = one.workload.parallelism.world_size
-        order = devices_in_order(ground.cluster, count)
-        requires = self._requires(ground, count)
+        order = ground.devices(one.workload)
+        requires = ground.requires(one.workload) if self._several else ()
         if not placed:
             return seat_in_order(one.workload, ground.cluster, ground.estimator, order, requires)
         limit_s, seed = self._each_s, self._seed
@@ -252,12 +308,6 @@ class _Planner:
         space, cluster = ground.space, ground.cluster
         same = Space(space.task, space.limits, [count], ground.island, domain_sizes(cluster))
         return same.holds(one.shape, one.sharing)
-
-    def _requires(self, ground: _Ground, ranks: int) -> tuple[Requirement, ...]:
-        if not self._several:
-            return ()
-        (kind,) = free_devices(ground.cluster)
-        return (Requirement(ranks=tuple(range(ranks)), accelerator=kind),)
 
     def _told(self, seated: Seated, rules: list[Baseline], why: str) -> PlannedStrategy:
         names = [
@@ -309,7 +359,8 @@ class _Planner:
             )
         if self._several:
             kinds = sorted({need.accelerator for need in strategies[0].requires})
-            notes.append(f"of {len(free_devices(self._cluster))} kinds the best uses {kinds[0]}")
+            of = len(free_devices(self._cluster))
+            notes.append(f"of {of} kinds of accelerator the best uses {' and '.join(kinds)}")
         return notes
 
 

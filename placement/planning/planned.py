@@ -45,7 +45,8 @@ class PlannedStrategy:
         return pcg_of(self.workload, self.requires)
 
     def __str__(self) -> str:
-        return strategy_text(self.workload)
+        kinds = ", then ".join(need.accelerator for need in self.requires)
+        return strategy_text(self.workload) + (f", on {kinds}" if kinds else "")
 
     def to_data(self, run: Run | None = None) -> dict[str, Any]:
         """Plain data: all but the devices, which are in the placement file."""

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import NamedTuple
 
-from ..cost import Estimator, StepEstimate
+from ..cost import StepEstimate
 from ..strategies.rules import RULES, Rule
 from ..workload import Workload
+from .estimates import Estimate
 from .floors import Floor, Floors
 from .space import Shape, Sharing, Slice, Space
 from .tally import BOUND, ESTIMATED, MEMORY, Tally
@@ -95,21 +96,31 @@ def degrees_of(workload: Workload) -> Degrees:
     return split.tp, split.pp, split.dp, split.cp, split.ep, split.expert_tp
 
 
-def search(space: Space, estimator: Estimator, keep: int, limit_s: float = float("inf")) -> Outcome:
+def search(
+    space: Space,
+    estimator: Estimate,
+    keep: int,
+    limit_s: float = float("inf"),
+    floors: Floors | None = None,
+) -> Outcome:
     """The `keep` fastest strategies of a space that fit, and none that is faster is left out.
 
-    limit_s: steps that take longer are of no interest.
+    limit_s: steps that take longer are of no interest. floors: the bounds, made of the estimator by
+    default.
     Predicted on the cluster's free devices in order. Slices and shapes wait in a queue by the
     seconds that none of their strategies goes below; the search ends when the least of these is no
     better than the last of the best found.
     """
-    return _Search(space, estimator, keep, limit_s).run()
+    known = floors or Floors(space, estimator)
+    return _Search(space, estimator, keep, limit_s, known).run()
 
 
 class _Search:
-    def __init__(self, space: Space, estimator: Estimator, keep: int, limit_s: float) -> None:
+    def __init__(
+        self, space: Space, estimator: Estimate, keep: int, limit_s: float, floors: Floors
+    ) -> None:
         self._space, self._estimator, self._keep = space, estimator, keep
-        self._floors = Floors(space, estimator)
+        self._floors = floors
         self._outcome = Outcome()
         self._best: dict[Degrees, Strategy] = {}
         self._limit_s = limit_s

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..cluster import Cluster
-from ..cost import Estimator, StepEstimate
+from ..cost import StepEstimate
 from ..evaluate import Device, evaluate
 from ..pcg import PCG, Requirement
 from ..place import place
 from ..placement import Placement
 from ..transformer_pcg import build_pcg
 from ..workload import Workload
+from .estimates import Estimate
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def devices_in_order(cluster: Cluster, count: int) -> list[Device]:
 def seat_in_order(
     workload: Workload,
     cluster: Cluster,
-    estimator: Estimator,
+    estimator: Estimate,
     devices: Sequence[Device],
     requires: tuple[Requirement, ...] = (),
 ) -> Seated:
@@ -74,7 +75,7 @@ def seat_in_order(
 def seat(
     workload: Workload,
     cluster: Cluster,
-    estimator: Estimator,
+    estimator: Estimate,
     time_limit_s: float,
     seed: int,
     in_order: Sequence[Device],

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ..models import Model
 from ..workload import ContextForm, Parallelism, Recompute, Schedule, Workload
-from .layer_splits import LayerCosts, LayerSplit, layer_splits
+from .layer_splits import EVEN, LayerCosts, LayerSplit, layer_splits
 from .limits import Limits
 from .task import Task
 
@@ -148,6 +148,13 @@ class Space:
         part = shape.slice
         split = self.parallelism(shape, sharing)
         return self.task.workload(split, part.micro_batch, part.recompute)
+
+    def even_stages(self, shape: Shape) -> LayerSplit:
+        """The same number of layers on every stage, or one more on the first ones."""
+        stages = shape.pp * shape.virtual_pp
+        each, over = divmod(self.task.model.layers, stages)
+        counts = tuple(each + (stage < over) for stage in range(stages))
+        return LayerSplit(counts) if over else EVEN
 
     def holds(self, shape: Shape, sharing: Sharing) -> bool:
         """Whether a strategy is one of the space."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
+from itertools import accumulate, product
 from typing import Any
 
 import pytest
@@ -22,6 +22,7 @@ from railweave.placement.planning import Limits
 from railweave.placement.planning.floors import Floors
 from railweave.placement.planning.ground import domain_sizes, island_size
 from railweave.placement.planning.layer_splits import LayerCosts, layer_splits
+from railweave.placement.planning.mixed import MixedEstimator, MixedSpace, proportional
 from railweave.placement.planning.search import first_broken, search
 from railweave.placement.planning.space import Space
 from railweave.placement.planning.task import Task
@@ -270,6 +271,73 @@ def test_uneven_stages_are_no_slower_than_even_ones_and_as_even_as_that_allows(
             over = len(layers) % stages
             even = [len(layers) // stages + (k < over) for k in range(stages)]
             assert slowest <= _slowest(costs, even) * (1 + 1e-9)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.floats(0.1, 4), min_size=3, max_size=9),
+    st.floats(0, 3),
+    st.lists(st.tuples(st.floats(0.2, 3), st.integers(1, 9)), min_size=2, max_size=4),
+)
+def test_layers_in_proportion_to_speed_are_the_best_of_all_divisions_that_memory_allows(
+    layers: list[float], last: float, stages: list[tuple[float, int]]
+) -> None:
+    costs, rates = LayerCosts(tuple(layers), last), [rate for rate, _ in stages]
+    caps = [cap for _, cap in stages]
+
+    def slowest(counts: tuple[int, ...]) -> float:
+        ends = list(accumulate(counts))
+        parts = [sum(layers[e - n : e]) for e, n in zip(ends, counts, strict=True)]
+        parts[-1] += last
+        return max(part * rate for part, rate in zip(parts, rates, strict=True))
+
+    ways = [
+        counts
+        for counts in product(*(range(cap + 1) for cap in caps))
+        if sum(counts) == len(layers) and all(counts[1:-1])
+    ]
+    found = proportional(costs, rates, caps)
+    if not ways:
+        assert found is None
+    else:
+        assert found is not None and tuple(found) in ways
+        assert slowest(tuple(found)) <= min(map(slowest, ways)) * (1 + 1e-9)
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.sampled_from([3.0, 6.0, 12.0]), st.sampled_from([8, 16]), st.integers(0, 10_000))
+def test_no_pipeline_over_several_kinds_goes_below_its_floors(
+    memory_gb: float, batch: int, chosen: int
+) -> None:
+    where = two_kinds(memory_gb)
+    model = Model.transformer(**DENSE, layers=7, gated_mlp=True)
+    task = Task(model, batch, 2048, {"rank_order": "tp-cp-ep-dp-pp", "precision": "bf16"})
+    estimator = MixedEstimator(where, ("chip", "A100-80G"))
+    space = MixedSpace(task, Limits(zero=(1, 2)), where, estimator)
+    parts = list(space.slices())
+    for part in (parts[chosen % len(parts)], parts[(7 * chosen) % len(parts)]):
+        floor = space.floors.of_slice(part)
+        shapes = list(space.shapes(part))
+        for shape in shapes:
+            for sharing in space.sharings(shape):
+                workload = space.workload(shape, sharing)
+                if first_broken(workload) is None:
+                    found = estimator(workload)
+                    least = space.floors.shape_s(shape, floor)
+                    assert space.floors.slice_s(part, floor) <= least * (1 + 1e-9)
+                    assert least <= found.step_s * (1 + 1e-9)
+                    again = estimator(workload, estimator.devices(workload))
+                    assert again.step_s == found.step_s
+
+
+def two_kinds(memory_gb: float) -> Cluster:
+    """Two nodes of four small chips, and two of four A100, in two domains that have one of each."""
+    small = cluster(4, 4, memory_gb, "chip")
+    nodes = [
+        node.model_copy(update={"accelerator": "A100-80G"}) if index % 2 else node
+        for index, node in enumerate(small.nodes)
+    ]
+    return small.with_nodes(tuple(nodes))
 
 
 def _slowest(costs: LayerCosts, counts: Any) -> float:

@@ -316,6 +316,45 @@ def test_clusters_of_several_kinds_get_a_plan_on_the_kind_that_is_fastest() -> N
     assert kinds <= {"H100-SXM", "A100-80G"}
 
 
+def test_a_pipeline_over_several_kinds_gives_each_stage_layers_to_match_and_its_own_kind() -> None:
+    nodes = [
+        {
+            "name": f"n{n}",
+            "accelerator": "H100-SXM" if n % 2 else "A100-80G",
+            "devices": 4,
+            "domains": {"pod": "p"},
+        }
+        for n in range(4)
+    ]
+    where = cluster(1, nodes=nodes, rails=4)
+    ask: dict[str, Any] = {
+        "global_batch": 32,
+        "limits": Limits(zero=1, micro_batch=1, cp=1, schedules="1f1b", recompute="none"),
+        "training": {"software": "megatron"},
+        "time_limit_s": 0.2,
+        "keep": 4,
+    }
+    model = Model.transformer(**GPT_7B)
+    found = plan(model, where, mix_kinds=True, **ask)
+    best = found.best
+    assert best.estimate.step_s < plan(model, where, **ask).best.estimate.step_s
+    kinds = {name: where.node(name).accelerator for name, _ in best.placement.devices}
+    needed = best.pcg.required_accelerators()
+    assert {kinds[name] for name, _ in best.placement.devices} == {"A100-80G", "H100-SXM"}
+    for rank, (name, _) in enumerate(best.placement.devices):
+        assert needed[rank] == kinds[name]
+    split = best.workload.parallelism
+    assert split.stage_layers is not None
+    layers: dict[str, list[int]] = {}
+    ranks = split.world_size // split.pp
+    for stage, count in enumerate(split.stage_layers):
+        layers.setdefault(needed[stage * ranks], []).append(count)
+    assert min(layers["H100-SXM"]) > max(layers["A100-80G"])
+    [even] = [near for near in found.neighbours if near.change == "even stages"]
+    assert even.step_s is None or even.step_s > best.estimate.step_s
+    assert "A100-80G" in str(best) and "H100-SXM" in str(best)
+
+
 def test_a_whole_training_is_told_in_days_money_and_energy(dense: Plan) -> None:
     run = Run(tokens=1e12, price_per_device_hour=2.0, pue=1.3)
     told = dense.to_data(run)["strategies"][0]["run"]
