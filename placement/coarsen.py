@@ -6,6 +6,7 @@ import numpy as np
 
 from .chance import State, drawn, seeded
 from .compiled import compiled
+from .contract_local import contracted
 from .index import Floats, Ints
 from .local import Local
 
@@ -21,7 +22,7 @@ def coarser(local: Local, label: Ints, most: int, seed: int) -> tuple[Local, Int
     Only units of one label and kind are joined, to clusters of at most `most` room.
     """
     units = len(local.size)
-    to = _clusters(
+    to, clusters = _clusters(
         local.size,
         local.kind,
         label,
@@ -40,10 +41,9 @@ def coarser(local: Local, label: Ints, most: int, seed: int) -> tuple[Local, Int
         int(_STEP_SHRINKING * units),
         seed,
     )
-    _, to = np.unique(to, return_inverse=True)
-    if int(to.max()) + 1 > _LEAST_SHRINKING * units:
+    if clusters > _LEAST_SHRINKING * units:
         return None
-    return local.regrouped(to, local.room, local.kind_room), to
+    return contracted(local, to, clusters), to
 
 
 _LARGE_NET = 256
@@ -69,8 +69,11 @@ def _clusters(
     most: int,
     least_clusters: int,
     seed: int,
-) -> Ints:
-    """A cluster for each unit: that of the neighbour with most bytes to it for its room."""
+) -> tuple[Ints, int]:
+    """A cluster for each unit: that of the neighbour with most bytes to it for its room.
+
+    Clusters are numbered from 0; also returns how many there are.
+    """
     units = len(size)
     state: State = seeded(seed)
     order = np.arange(units)
@@ -128,4 +131,11 @@ def _clusters(
             alone[u] = 0
             alone[best] = 0
             clusters -= 1
-    return to
+    number = np.full(units, -1, dtype=np.int64)
+    count = 0
+    for u in range(units):
+        if number[to[u]] < 0:
+            number[to[u]] = count
+            count += 1
+        to[u] = number[to[u]]
+    return to, count

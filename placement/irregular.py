@@ -11,6 +11,7 @@ from .index import ANY_KIND, Fabric, Floats, Ints
 from .local import Local
 from .partition import partitioned
 from .room import Room
+from .search import THREADS
 from .units import UnitGraph
 
 _MOST_HOMES, _MOST_COMPARED = 16, 1024
@@ -47,7 +48,7 @@ def place_irregular(
     starts = [np.arange(graph.units), order]
     work = budget.left * _SEARCH_SHARE
     where, done = _division(
-        graph, room, fabric.levels, outermost, order, starts, work * _OUTERMOST_SHARE, seed
+        graph, room, fabric.levels, outermost, order, starts, work * _OUTERMOST_SHARE, seed, THREADS
     )
     budget.charge(done)
     work = max(0.0, work - done)
@@ -117,6 +118,7 @@ def _division(
     orders: list[Ints],
     work: float,
     seed: int,
+    threads: int = 1,
 ) -> tuple[Ints, float]:
     """Index into `children` for each of `units`, and the work done.
 
@@ -136,4 +138,4 @@ def _division(
             starts.append(start)
     if level == 1 and spaces.max() <= 1:
         return starts[0], 0.0  # nodes of one unit each are all alike
-    return partitioned(local, starts, work, seed)
+    return partitioned(local, starts, work, seed, threads)

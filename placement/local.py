@@ -62,40 +62,6 @@ class Local:
             graph.link_weight[both],
         )
 
-    def regrouped(self, to: Ints, room: Ints, kind_room: Ints) -> Local:
-        """The same for larger units: `to[u]` is the one that unit u is part of, -1 for none.
-
-        Units of one set must need the same kind.
-        """
-        count = int(to.max()) + 1
-        inside = to[self.net_member]
-        here = inside >= 0
-        net_of = np.repeat(np.arange(len(self.net_form)), np.diff(self.net_start))
-        lost = np.zeros(len(self.net_form), dtype=np.int64)
-        lost[net_of[~here]] = 1
-        kept = to >= 0
-        size = np.bincount(to[kept], weights=self.size[kept], minlength=count).astype(np.int64)
-        kind = np.zeros(count, dtype=np.int64)
-        kind[to[kept]] = self.kind[kept]
-        owner = np.repeat(np.arange(len(to)), np.diff(self.unit_link_start))
-        once = owner < self.unit_link
-        link = to[np.stack([owner[once], self.unit_link[once]])]
-        apart = (link >= 0).all(axis=0) & (link[0] != link[1])
-        return _with_links(
-            size,
-            kind,
-            room,
-            kind_room,
-            self.net_form,
-            self.net_weight,
-            np.maximum(self.net_open, lost),
-            net_of[here],
-            inside[here],
-            self.net_ranks[here],
-            link[:, apart],
-            self.unit_link_weight[once][apart],
-        )
-
     def pairs_as_links(self, most_members: int, most_links: int) -> Local:
         """The same with all-to-all nets of few members as links, the smallest first.
 

@@ -2,31 +2,43 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from .coarsen import coarser
+from .contract_local import crossing_bytes
 from .grow import grown
 from .index import Ints
 from .local import Local
 from .polish import MOVES_PER_WORK, polished
 from .refine import refined
 
-ENTRIES_PER_WORK = 6_000_000
-"""Entries of a problem regrouped that count as one unit of work."""
+ENTRIES_PER_WORK = 40_000_000
+"""Entries of a problem contracted that count as one unit of work."""
 _FEW_UNITS = 60
 _UNITS_PER_DOMAIN = 6
 """A problem is coarse enough with so many units, or so many a domain."""
 _LINKED_MEMBERS = 256
 _MOST_LINKS = 400_000
-_POOL = 8
-_FRESH_SHARE = 0.4
-_PATIENCE = 150
+_POOL = 12
+_FRESH = 24
+"""New divisions with which a pool begins."""
+_STALE = 100
+"""Combinations without a better division after which a pool is given up for a new one."""
+_STALE_POOLS = 6
+"""Pools without a better division after which the search ends, if not all work is used."""
+_ELITES = 3
+"""Divisions of each pool that go into the pool of the best, which comes after every third."""
 _GROWTHS = 6
 _HEAT = 0.3
-_WALK_SHARE = 0.1
-"""Part of the work that is left for a walk at the end."""
+_WALK_SHARE, _DENSE_WALK_SHARE = 0.1, 0.4
+"""Part of the work for a walk at the end; where few divisions can be made, the walk gets more."""
+_FEW_RUNS = 100
+_APART_SHARE = 0.8
+"""Part of the work that threads do apart, before the best of all are combined."""
+_LEAST_FOR_THREADS = 0.05
 
 
 @dataclass
@@ -37,8 +49,10 @@ class Divided:
     cost: float
 
 
-def partitioned(local: Local, starts: list[Ints], work: float, seed: int) -> tuple[Ints, float]:
-    """The best division found with about so much work, and the work done.
+def partitioned(
+    local: Local, starts: list[Ints], work: float, seed: int, threads: int = 1
+) -> tuple[Ints, float]:
+    """The best division found with about so much work in each thread, and the work done in one.
 
     starts: divisions that fit; the result costs no more than any of them.
 
@@ -46,46 +60,122 @@ def partitioned(local: Local, starts: list[Ints], work: float, seed: int) -> tup
     ways, and each division is refined on the way back. From a pool of divisions two are combined:
     units that they agree on may be joined, others not, so that the better one of them is kept at
     every level and refined there (Sanders, Schulz: Distributed Evolutionary Graph Partitioning,
-    ALENEX 2012).
+    ALENEX 2012). A pool whose combinations find nothing better is replaced by a new one; the best
+    of several pools make a pool of their own.
     """
-    as_given = local
-    local = local.pairs_as_links(_LINKED_MEMBERS, _MOST_LINKS)
-    done = local.entries / ENTRIES_PER_WORK
-    pool: list[Divided] = []
-    for start in sorted(starts, key=local.bytes_of)[:2]:
-        where, spent = refined(local, start)
-        done += spent
-        pool.append(Divided(where, local.bytes_of(where)))
-    pool.sort(key=_cost)
+    linked = local.pairs_as_links(_LINKED_MEMBERS, _MOST_LINKS)
+    threads = threads if work > _LEAST_FOR_THREADS else 1
+    every = [_Evolving(linked, starts, seed * threads + t) for t in range(threads)]
+    evolving = every[0]
     if len(local.room) < 2 or len(local.size) < 2:
-        return pool[0].where, done
-    chance = np.random.default_rng(seed)
-    whole = np.zeros(len(local.size), dtype=np.int64)
-    runs, stale, dearest = 0, 0, 2 * done
-    while done + dearest < (1 - _WALK_SHARE) * work and stale < _PATIENCE:
-        if done > _FRESH_SHARE * work and len(pool) > 1:
-            one, other = (pool[i] for i in np.sort(chance.permutation(len(pool))[:2]))
-            label = one.where * len(local.room) + other.where
-            start = _exchanged(local, one.where, chance)
-            where, spent = _multilevel(local, label, start, seed + runs, chance)
-        else:
-            some = _narrowed(local, runs, chance)
-            where, spent = _multilevel(some, whole, None, seed + runs, chance)
-            where, more = refined(local, where)
-            spent += more
-        runs += 1
-        done += spent
-        dearest = max(dearest, spent)
-        stale += 1
-        if local.fits(where):
-            found = Divided(where, local.bytes_of(where))
-            if found.cost < pool[0].cost - 1e-9 * abs(pool[0].cost):
-                stale = 0
-            _admit(pool, found)
-    moves = int(max(0.0, work - done) * MOVES_PER_WORK) if stale < _PATIENCE else 0
+        return evolving.best.where, evolving.done
+    if threads > 1:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(lambda one: one.evolve(_APART_SHARE * work), every))
+        evolving.join(every[1:], work)
+    else:
+        evolving.evolve(work)
+    done = evolving.done
+    moves = int(max(0.0, work - done) * MOVES_PER_WORK) if not evolving.exhausted else 0
     done += moves / MOVES_PER_WORK
     # A walk that exchanges units finds what moves one by one do not where domains are full.
-    return polished(as_given, pool[0].where, moves, seed, _HEAT), done
+    return polished(local, evolving.best.where, moves, seed, _HEAT), done
+
+
+class _Evolving:
+    """Pools of divisions of one problem, and the work done on them."""
+
+    def __init__(self, local: Local, starts: list[Ints], seed: int) -> None:
+        self._local, self._seed = local, seed
+        self._chance = np.random.default_rng(seed)
+        self._runs = 0
+        self.done = local.entries / ENTRIES_PER_WORK
+        self.exhausted = False
+        self._elites: list[Divided] = []
+        for start in sorted(starts, key=local.bytes_of)[:_ELITES]:
+            where, spent = refined(local, start)
+            self.done += spent
+            self._admit(self._elites, where)
+        self._dearest = 2 * self.done
+
+    @property
+    def best(self) -> Divided:
+        """The cheapest division met."""
+        return self._elites[0]
+
+    def evolve(self, work: float) -> None:
+        """Make and combine divisions until about so much work is done."""
+        stale, pools = 0, 0
+        while not self._over(work) and not self.exhausted:
+            before = self.best.cost
+            pool: list[Divided] = list(self._elites) if pools % 4 == 3 else []
+            if not pool:
+                for _ in range(_FRESH):
+                    if self._over(work):
+                        break
+                    self._fresh(pool)
+            self._combine(pool, work)
+            for divided in pool[:_ELITES]:
+                self._admit(self._elites, divided.where)
+            pools += 1
+            better = self.best.cost < before - 1e-9 * abs(before)
+            stale = 0 if better else stale + 1
+            self.exhausted = stale >= _STALE_POOLS
+
+    def join(self, others: list[_Evolving], work: float) -> None:
+        """Combine the best of this search with those of others until so much work is done."""
+        for other in others:
+            self.done = max(self.done, other.done)
+            self._dearest = max(self._dearest, other._dearest)
+            for divided in other._elites:
+                self._admit(self._elites, divided.where)
+        self._combine(self._elites, work)
+        self.exhausted = False
+
+    def _over(self, work: float) -> bool:
+        dense = self._dearest * _FEW_RUNS > work
+        share = _DENSE_WALK_SHARE if dense else _WALK_SHARE
+        return self.done + self._dearest > (1 - share) * work
+
+    def _fresh(self, pool: list[Divided]) -> None:
+        some = _narrowed(self._local, self._runs, self._chance)
+        whole = np.zeros(len(self._local.size), dtype=np.int64)
+        where, spent = self._multilevel(some, whole, None)
+        where, more = refined(self._local, where)
+        self._count(spent + more)
+        self._admit(pool, where)
+
+    def _combine(self, pool: list[Divided], work: float) -> None:
+        stale = 0
+        while len(pool) > 1 and stale < _STALE and not self._over(work):
+            one, other = (pool[i] for i in np.sort(self._chance.permutation(len(pool))[:2]))
+            label = one.where * len(self._local.room) + other.where
+            start = _exchanged(self._local, one.where, self._chance)
+            where, spent = self._multilevel(self._local, label, start)
+            self._count(spent)
+            before = pool[0].cost
+            self._admit(pool, where)
+            stale = 0 if pool[0].cost < before else stale + 1
+
+    def _multilevel(self, local: Local, label: Ints, start: Ints | None) -> tuple[Ints, float]:
+        self._runs += 1
+        return _multilevel(local, label, start, self._seed + self._runs, self._chance)
+
+    def _count(self, spent: float) -> None:
+        self.done += spent
+        self._dearest = max(self._dearest, spent)
+
+    def _admit(self, pool: list[Divided], where: Ints) -> None:
+        """Add a division to a pool unless it is there already or worse than all of a full one."""
+        if not self._local.fits(where):
+            return
+        found = Divided(where, crossing_bytes(self._local, where))
+        slack = 1e-9 * abs(found.cost)
+        if any(abs(found.cost - other.cost) <= slack for other in pool):
+            return
+        pool.append(found)
+        pool.sort(key=_cost)
+        del pool[_POOL:]
 
 
 def _narrowed(local: Local, number: int, chance: np.random.Generator) -> Local:
@@ -105,16 +195,6 @@ def _narrowed(local: Local, number: int, chance: np.random.Generator) -> Local:
         if kind_room[:, k].sum() < local.size[local.kind == k].sum():
             return local
     return replace(local, room=np.where(kept, local.room, 0), kind_room=kind_room)
-
-
-def _admit(pool: list[Divided], found: Divided) -> None:
-    """Add a division to a pool unless it is there already or worse than all of a full one."""
-    slack = 1e-9 * abs(found.cost)
-    if any(abs(found.cost - other.cost) <= slack for other in pool):
-        return
-    pool.append(found)
-    pool.sort(key=_cost)
-    del pool[_POOL:]
 
 
 def _exchanged(local: Local, where: Ints, chance: np.random.Generator) -> Ints:
@@ -182,7 +262,7 @@ def _first(local: Local, chance: np.random.Generator) -> tuple[Ints, float]:
         done += spent
         where, spent = refined(local, where)
         done += spent
-        key = (not local.fits(where), local.bytes_of(where), where)
+        key = (not local.fits(where), crossing_bytes(local, where), where)
         if best is None or key[:2] < best[:2]:
             best = key
     assert best is not None

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from railweave.placement.arrange import filled
 from railweave.placement.coarsen import coarser
+from railweave.placement.contract_local import contracted, crossing_bytes
 from railweave.placement.index import ANY_KIND, Demand, Ints
 from railweave.placement.local import Local
 from railweave.placement.partition import partitioned
@@ -90,16 +91,17 @@ def test_a_division_costs_the_same_in_any_form_of_the_problem(seed: int, ranks: 
     chance = np.random.default_rng(seed)
     local = random_local(chance, ranks, 4, 0)
     to = np.unique(chance.integers(0, 6, len(local.size)), return_inverse=True)[1]
-    larger = local.regrouped(to, local.room, local.kind_room)
+    larger = contracted(local, to, int(to.max()) + 1)
     linked = local.pairs_as_links(100, 10**6)
-    cost: list[tuple[float, float, float]] = []
+    cost: list[tuple[float, ...]] = []
     for _ in range(4):
         where = chance.integers(0, len(local.room), len(larger.size))
         fine = where[to]
-        cost.append((larger.bytes_of(where), local.bytes_of(fine), linked.bytes_of(fine)))
-    for large, small, link in cost[1:]:  # each form leaves out a constant of its own
-        assert large - cost[0][0] == pytest.approx(small - cost[0][1], abs=1e-6)
-        assert link - cost[0][2] == pytest.approx(small - cost[0][1], abs=1e-6)
+        forms = (larger.bytes_of(where), linked.bytes_of(fine), crossing_bytes(larger, where))
+        cost.append((local.bytes_of(fine), *forms))
+    for found in cost[1:]:  # each form leaves out a constant of its own
+        changes = [now - first for now, first in zip(found, cost[0], strict=True)]
+        assert changes == pytest.approx([changes[0]] * 4, abs=1e-6)
     assert larger.size.sum() == local.size.sum()
 
 
@@ -144,3 +146,6 @@ def test_dividing_is_never_worse_than_a_start_and_the_same_for_a_seed(
     again, same_work = partitioned(local, [start], 0.02, seed)
     assert (again == found).all()
     assert same_work == work
+    beside = [partitioned(local, [start], 0.06, seed, threads=2)[0] for _ in range(2)]
+    assert (beside[0] == beside[1]).all()
+    assert local.bytes_of(beside[0]) <= local.bytes_of(start) + 1e-6
