@@ -219,7 +219,7 @@ class _NodeTable:
         taken: dict[Device, int] = {}
         for rank, device in enumerate(devices):
             place = f"devices[{rank}]"
-            if not _is_device(device):
+            if not is_device(device):
                 shown = repr(device)[:60]
                 problems.append(Problem(place, f"found {shown}", "give (node name, device index)"))
                 continue
@@ -265,7 +265,8 @@ class _NodeTable:
         return f"{hint}cluster {self._cluster.name!r} has {len(self._index)} nodes"
 
 
-def _is_device(device: object) -> bool:
+def is_device(device: object) -> bool:
+    """Whether it is a node's name and a device index."""
     return (
         isinstance(device, Sequence)
         and not isinstance(device, str)

@@ -10,6 +10,7 @@ from functools import cached_property
 
 from .cluster import Cluster, Node, NodeState
 from .errors import Infeasible, InvalidInput, Problem
+from .evaluate import is_device
 from .pcg import PCG
 
 Device = tuple[str, int]
@@ -136,10 +137,16 @@ def _lost(
     if len(devices) != pcg.world_size:
         found = f"{len(devices)} devices for {pcg.world_size} ranks"
         problems.append(Problem("placement", found, "give the placement of this PCG"))
-    known = {node.name for node in cluster.nodes} | {name for name, _ in devices}
+    count = {node.name: node.devices for node in cluster.nodes}
+    held = set(devices)
+    known = {*count, *(name for name, _ in devices)}
     nodes: set[str] = set()
     single: set[Device] = set()
     for item in lost:
+        if not isinstance(item, str) and not is_device(item):
+            fix = "give a node's name, or (node name, device index)"
+            problems.append(Problem("lost", f"found {item!r:.60}", fix))
+            continue
         name = item if isinstance(item, str) else item[0]
         if name not in known:
             close = difflib.get_close_matches(name, sorted(known), n=1)
@@ -147,6 +154,9 @@ def _lost(
             problems.append(Problem("lost", f"no node {name!r}", hint))
         elif isinstance(item, str):
             nodes.add(item)
+        elif not 0 <= item[1] < count.get(name, 0) and (name, item[1]) not in held:
+            have = f"0 to {count[name] - 1}" if count.get(name) else "none"
+            problems.append(Problem("lost", f"device {item[1]} of {name!r}", f"it has {have}"))
         else:
             single.add((item[0], item[1]))
     if problems:

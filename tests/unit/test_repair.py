@@ -220,6 +220,34 @@ def test_what_does_not_fit_together_is_refused() -> None:
         repair(before, rings(3), cluster, lost=["p0r0n1"])
 
 
+@pytest.mark.parametrize(
+    ("lost", "told"),
+    [
+        (("p0r0n1", 4), "device 4 of 'p0r0n1'; it has 0 to 3"),
+        (("p0r0n1", -1), "device -1 of 'p0r0n1'; it has 0 to 3"),
+        (("p0r0n1", True), "found .'p0r0n1', True.; give a node's name"),
+        (("p0r0n1",), "found .'p0r0n1',.; give a node's name"),
+        (("p0r0n1", 0, 1), "give a node's name"),
+        (5, "found 5; give a node's name"),
+        (None, "found None; give a node's name"),
+    ],
+)
+def test_a_loss_that_names_no_device_is_refused(lost: Any, told: str) -> None:
+    cluster, pcg = Cluster.parse(fabric()), rings(2)
+    before = placed(pcg, cluster, "p0r0n0", "p0r0n1")
+    with pytest.raises(InvalidInput, match=told):
+        repair(before, pcg, cluster, lost=[lost])
+
+
+def test_a_device_that_its_node_does_not_have_any_more_may_be_named_as_lost() -> None:
+    data, pcg = fabric(), rings(2)
+    before = placed(pcg, Cluster.parse(data), "p0r0n0", "p0r0n1")
+    data["nodes"][1]["devices"] = 3
+    data["nodes"][2]["devices"] = 5
+    found = repair(before, pcg, Cluster.parse(data), lost=[("p0r0n1", 3)])
+    assert found.moved == found.forced == [7]
+
+
 def test_a_placement_of_the_solver_can_be_repaired() -> None:
     cluster, pcg = Cluster.parse(fabric()), rings(3)
     before = place(pcg, cluster, time_limit_s=0.2)
