@@ -17,6 +17,7 @@ from .ordering import in_one_order
 from .packing import pack_in_order
 from .pcg import PCG
 from .placement import Placement
+from .tensor_groups import Ranks, scale_up_tier, whole_groups
 from .time_bound import least_seconds
 
 Solver = Callable[[PCG, Cluster, float, int], Placement]
@@ -27,14 +28,22 @@ _PROOF_TOLERANCE = 1e-8
 
 
 def place_fastest(
-    pcg: PCG, cluster: Cluster, base: Placement, time_limit_s: float, seed: int, solver: Solver
+    pcg: PCG,
+    cluster: Cluster,
+    base: Placement,
+    time_limit_s: float,
+    seed: int,
+    solver: Solver,
+    split_tensor_groups: bool = False,
 ) -> Placement:
     """The placement found with the least predicted time, never slower than `base` or packing.
 
     Of several as fast the first of: base, packing, then by fewer bytes as `solver` places the job
     when tiers count in other ways or with another seed; the fastest is improved by moves and swaps
     of what must share a node, and small jobs are searched through. time_limit_s: work besides base.
+    Tensor-parallel groups that are whole in `base` stay so unless `split_tensor_groups`.
     """
+    kept = [] if split_tensor_groups else whole_groups(pcg, cluster, base.devices)
     model = TimeModel(pcg, cluster)
     best, best_s, method = base.devices, model(base.devices).total_s, base.method
     bound_bytes = 0.0
@@ -45,16 +54,19 @@ def place_fastest(
         work -= cost
         bound_bytes = max(bound_bytes, lower_bytes)
         seconds = model(devices).total_s
-        if seconds < best_s * (1 - _TOLERANCE):
+        if seconds < best_s * (1 - _TOLERANCE) and _whole(kept, pcg, cluster, devices):
             best, best_s, method = devices, seconds, how
     bound_s = least_seconds(ordered_pcg, fabric, bound_bytes)
     notes = list(base.notes)
     if best_s > bound_s * (1 + _PROOF_TOLERANCE):
         # Imported here because compiled loops take half a second that reading a file does not need.
         from .timed_search import searched
+        from .timed_whole import whole_parts
 
-        unit_of = _units(fabric, ordered_pcg, best)
-        found = searched(ordered_pcg, fabric, best, best_s, unit_of, work, seed)
+        unit_of = _units(fabric, ordered_pcg, best, kept)
+        level = cluster.tier_names.index(scale_up_tier(cluster))
+        whole = whole_parts(kept, pcg.world_size, level)
+        found = searched(ordered_pcg, fabric, best, best_s, unit_of, whole, work, seed)
         notes += found.notes
         seconds = model(found.devices).total_s
         if seconds < best_s * (1 - _TOLERANCE):
@@ -98,14 +110,28 @@ def _variants(
         yield placed.devices, f"{placed.method} within {nearer.spine}", 0.0, share
 
 
-def _units(fabric: Fabric, pcg: PCG, devices: list[Device]) -> Ints:
-    """The unit of each rank: what must share a node and does, else the rank alone."""
+def _whole(kept: list[Ranks], pcg: PCG, cluster: Cluster, devices: list[Device]) -> bool:
+    return not kept or set(kept) <= set(whole_groups(pcg, cluster, devices))
+
+
+def _units(fabric: Fabric, pcg: PCG, devices: list[Device], kept: list[Ranks]) -> Ints:
+    """The unit of each rank: what must share a node and does, else the rank alone.
+
+    That are the ranks that speak most, or equal groups that stay whole, whichever is larger.
+    """
     demand = Demand.of(pcg, fabric.kinds)
-    gathered = gather(fabric, demand)
     number = {node.name: index for index, node in enumerate(fabric.cluster.nodes)}
     home = np.array([number[name] for name, _ in devices], dtype=np.int64)
-    order = np.argsort(gathered.atom_of, kind="stable")
-    together = home[order].reshape(-1, gathered.atom)
-    if (together == together[:, :1]).all():
-        return gathered.atom_of
+    units = [gather(fabric, demand).atom_of]
+    members = np.array([rank for ranks in kept for rank in ranks], dtype=np.int64)
+    sizes = {len(ranks) for ranks in kept}
+    if len(sizes) == 1 and np.array_equal(np.sort(members), np.arange(demand.ranks)):
+        of_group = np.empty(demand.ranks, dtype=np.int64)
+        of_group[members] = np.arange(demand.ranks) // sizes.pop()
+        units.append(of_group)
+    for unit_of in sorted(units, key=lambda found: int(found.max())):
+        order = np.argsort(unit_of, kind="stable")
+        together = home[order].reshape(int(unit_of.max()) + 1, -1)
+        if (together == together[:, :1]).all():
+            return unit_of
     return np.arange(demand.ranks)

@@ -56,8 +56,9 @@ def place(
     short and where, or which constraint cannot be met and what can.
 
     objective: with "time", the least predicted communication time instead (see `link_time`), never
-    more than that of the placement by bytes or of packing in order; takes up to twice as long, as
-    the placement by bytes comes first, and knows no constraints.
+    more than that of the placement by bytes, or of packing in order where that splits no
+    tensor-parallel group; takes up to twice as long, as the placement by bytes comes first. Of
+    constraints it knows only `split_tensor_groups`.
     """
     wish = constraints or Constraints()
     _check_objective(objective, wish)
@@ -74,7 +75,15 @@ def place(
     found = solve(pcg, time_limit_s)
     if objective == "bytes":
         return found
-    return place_fastest(pcg, cluster, found, time_limit_s, seed, _place)
+    lifted = wish.split_tensor_groups
+
+    def again(job: PCG, where: Cluster, limit_s: float, other_seed: int) -> Placement:
+        placed = _place(job, where, limit_s, other_seed)
+        if lifted:
+            return placed
+        return with_whole_groups(placed, job, where, limit_s, other_seed, rest, _under)
+
+    return place_fastest(pcg, cluster, found, time_limit_s, seed, again, lifted)
 
 
 def _check_objective(objective: str, wish: Constraints) -> None:

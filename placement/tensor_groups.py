@@ -40,20 +40,33 @@ def tensor_groups(pcg: PCG) -> list[Ranks]:
 
 def split_groups(pcg: PCG, cluster: Cluster, devices: Sequence[Device]) -> list[Ranks]:
     """The tensor-parallel groups that fit a scale-up domain of the cluster and are not in one."""
+    return _that_fit(pcg, cluster, devices)[1]
+
+
+def whole_groups(pcg: PCG, cluster: Cluster, devices: Sequence[Device]) -> list[Ranks]:
+    """The tensor-parallel groups that fit a scale-up domain of the cluster and are in one."""
+    return _that_fit(pcg, cluster, devices)[0]
+
+
+def _that_fit(
+    pcg: PCG, cluster: Cluster, devices: Sequence[Device]
+) -> tuple[list[Ranks], list[Ranks]]:
     groups = tensor_groups(pcg)
     tier = scale_up_tier(cluster)
     if not groups or tier == cluster.spine:
-        return []
+        return [], []
     domain = {n.name: n.name if tier == NODE_TIER else n.domains[tier] for n in cluster.nodes}
     room = Counter[str]()
     for node in cluster.nodes:
         room[domain[node.name]] += len(node.usable_devices)
     widest = max(room.values(), default=0)
-    return [
-        ranks
-        for ranks in groups
-        if len(ranks) <= widest and len({domain[devices[rank][0]] for rank in ranks}) > 1
-    ]
+    whole: list[Ranks] = []
+    split: list[Ranks] = []
+    for ranks in groups:
+        if len(ranks) <= widest:
+            there = {domain[devices[rank][0]] for rank in ranks}
+            (whole if len(there) == 1 else split).append(ranks)
+    return whole, split
 
 
 def with_whole_groups(

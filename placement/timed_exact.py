@@ -19,6 +19,7 @@ from .timed_loads import (
     set_level,
 )
 from .timed_walk import LOADS_PER_WORK
+from .timed_whole import Whole, joins_part
 
 MOST_RANKS = 24
 _ROUNDING = 1e-12
@@ -33,18 +34,22 @@ class Through:
     proved: bool
 
 
-def searched_through(net: Net, job: Job, start: Ints, seconds: float, work: float) -> Through:
+def searched_through(
+    net: Net, job: Job, whole: Whole, start: Ints, seconds: float, work: float
+) -> Through:
     """Place rank after rank everywhere it can be, as long as what is complete takes less time.
 
     A group counts once all of its members are placed, so that what is placed never takes more than
-    the whole will. start: a placement that takes `seconds`. Free devices of one node and rail are
-    alike, and so are rails that nobody uses yet and that all nodes have in equal numbers.
+    the whole will. start: a placement that takes `seconds`. whole: parts that stay in one domain.
+    Free devices of one node and rail are alike, and so are rails that nobody uses yet and that all
+    nodes have in equal numbers.
     """
     rank_order, closing = _order(job)
     most = int(work * LOADS_PER_WORK)
     slots, best, done = _search(
         net,
         job,
+        whole,
         empty_loads(net, job),
         rank_order,
         closing,
@@ -114,6 +119,7 @@ def _place(
 def _search(
     net: Net,
     job: Job,
+    whole: Whole,
     loads: Loads,
     order: Ints,
     closing: Ints,
@@ -147,6 +153,7 @@ def _search(
             fits = loads.rank[slot] < 0 and (job.kind[rank] < 0 or job.kind[rank] == net.kind[slot])
             if fits and net.same[slot] >= 0 and loads.rank[net.same[slot]] < 0:
                 fits = False
+            fits = fits and joins_part(net, whole, loads.slot, rank, slot)
             if fits and rail_used[rail] == 0:
                 for other in range(rail):
                     if rail_class[other] == rail_class[rail] and rail_used[other] == 0:

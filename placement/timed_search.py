@@ -13,6 +13,7 @@ from .timed_exact import MOST_RANKS, searched_through
 from .timed_job import MOST_LOADS, Job, Net, job_of, net_of
 from .timed_loads import Loads, empty_loads, relocate
 from .timed_walk import LOADS_PER_WORK, walked
+from .timed_whole import Whole
 
 _HEATS = (1e-3, 1e-2)
 _EXACT_SHARE = 0.5
@@ -37,12 +38,14 @@ def searched(
     devices: list[Device],
     seconds: float,
     unit_of: Ints,
+    whole: Whole,
     work: float,
     seed: int,
 ) -> Searched:
     """The fastest placement met from `devices`, which take `seconds`.
 
-    unit_of: by rank, the unit it moves with; those of a unit are on one node.
+    unit_of: by rank, the unit it moves with; those of a unit are on one node. whole: parts that are
+    in one domain, and stay so.
     """
     net, order = net_of(fabric)
     number = {device: slot for slot, device in enumerate(fabric.devices(order))}
@@ -54,7 +57,7 @@ def searched(
     method = "walk by time"
     if ranks <= MOST_RANKS:
         alone = job_of(pcg, fabric, np.arange(ranks))
-        found = searched_through(net, alone, slots, seconds, work * _EXACT_SHARE)
+        found = searched_through(net, alone, whole, slots, seconds, work * _EXACT_SHARE)
         if found.proved:
             return Searched(fabric.devices(order[found.slots]), "exact by time", True)
         slots, seconds = found.slots, found.seconds
@@ -66,7 +69,9 @@ def searched(
         left = work / len(_HEATS) - int(loads.work[0]) / LOADS_PER_WORK
         if left <= 0:
             break
-        where, found_s = walked(net, job, loads, units, left, seed * len(_HEATS) + turn, heat)
+        where, found_s = walked(
+            net, job, loads, units, whole, left, seed * len(_HEATS) + turn, heat
+        )
         if found_s < best_s:
             best, best_s = where, found_s
     return Searched(fabric.devices(order[best]), method)

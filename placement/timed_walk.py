@@ -9,6 +9,7 @@ from .compiled import compiled
 from .index import Ints
 from .timed_job import Job, Net
 from .timed_loads import Loads, predicted_s, relocate, rescale, smooth_s
+from .timed_whole import Whole, blocks_of, stays_whole
 
 LOADS_PER_WORK = 3_000_000
 """Changes of a load counted as one unit of work."""
@@ -21,19 +22,22 @@ def walked(
     job: Job,
     loads: Loads,
     units: Ints,
+    whole: Whole,
     work: float,
     seed: int,
     hot: float,
 ) -> tuple[Ints, float]:
     """The slots of the fastest placement met on a walk from the one in `loads`, and its seconds.
 
-    units: `[unit, place]`, the ranks of each; those of a unit stay on one node. hot: the first
+    units: `[unit, place]`, the ranks of each; those of a unit stay on one node. whole: parts that
+    are in one domain, and stay so; where all have one size they move as units too. hot: the first
     temperature, as a part of the seconds at the start. `loads` is used up.
     """
     unit_of = np.empty(len(job.kind), dtype=np.int64)
     unit_of[units] = np.arange(len(units))[:, None]
     most = int(work * LOADS_PER_WORK)
-    return _walk(net, job, loads, units, unit_of, most, seed, hot)
+    blocks = blocks_of(whole)
+    return _walk(net, job, loads, units, unit_of, whole, blocks, most, seed, hot)
 
 
 @compiled
@@ -105,17 +109,19 @@ def _plan(
     rank: int,
     target: int,
     nodewise: bool,
+    level: int,
     ranks: Ints,
     slots: Ints,
 ) -> int:
     """Who goes where so that `rank`'s unit (or its whole node) comes to the target's node.
 
-    Fills `ranks` and `slots` and returns how many; 0 where it cannot be.
+    level: of the domain that holds a unit, 0 for a node. Fills `ranks` and `slots` and returns how
+    many; 0 where it cannot be.
     """
     home = loads.slot[rank]
     size = units.shape[1]
-    a0, a1 = net.low[0, home], net.high[0, home]
-    b0, b1 = net.low[0, target], net.high[0, target]
+    a0, a1 = net.low[level, home], net.high[level, home]
+    b0, b1 = net.low[level, target], net.high[level, target]
     count = 0
     if nodewise:
         if a0 == b0 or a1 - a0 != b1 - b0:
@@ -127,7 +133,7 @@ def _plan(
                     count += 1
     elif loads.rank[target] >= 0:
         u, v = unit_of[rank], unit_of[loads.rank[target]]
-        if u == v:
+        if u == v or v < 0:
             return 0
         for i in range(size):
             one, other = units[u, i], units[v, i]
@@ -157,6 +163,8 @@ def _walk(
     loads: Loads,
     units: Ints,
     unit_of: Ints,
+    whole: Whole,
+    blocks: Ints,
     most: int,
     seed: int,
     hot: float,
@@ -167,12 +175,13 @@ def _walk(
     best = loads.slot.copy()
     now = smooth_s(loads)
     best_smooth = now
-    widest = units.shape[1]
+    widest = max(units.shape[1], blocks.shape[1])
     for slot in range(len(net.node)):
-        widest = max(widest, net.high[0, slot] - net.low[0, slot])
+        widest = max(widest, net.high[whole.level, slot] - net.low[whole.level, slot])
     ranks = np.zeros(2 * widest, dtype=np.int64)
     slots = np.zeros(2 * widest, dtype=np.int64)
     back = np.zeros(2 * widest, dtype=np.int64)
+    then_at = np.full(len(job.kind), -1, dtype=np.int64)
     loads.work[0] = 0
     summed = 0
     temperature = hot * best_s
@@ -192,8 +201,13 @@ def _walk(
             rank = drawn(state) % len(job.kind)
         target = _target(net, job, loads, rank, state)
         nodewise = drawn(state) % 8 == 0
-        count = _plan(net, job, loads, units, unit_of, rank, target, nodewise, ranks, slots)
-        if count == 0:
+        block = len(blocks) > 0 and whole.of[rank] >= 0 and drawn(state) % 4 == 0
+        movers, mover_of = (blocks, whole.of) if block else (units, unit_of)
+        level = whole.level if block else 0
+        count = _plan(
+            net, job, loads, movers, mover_of, rank, target, nodewise, level, ranks, slots
+        )
+        if count == 0 or not stays_whole(net, whole, loads.slot, ranks, slots, count, then_at):
             continue
         for n in range(count):
             back[n] = loads.slot[ranks[n]]

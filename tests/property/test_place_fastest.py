@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from railweave.placement import PCG, Cluster, place
 from railweave.placement.index import Fabric
 from railweave.placement.link_time import TimeModel
+from railweave.placement.tensor_groups import whole_groups
 from railweave.placement.time_bound import least_seconds
 from test_place_exact import assert_valid, every_placement
 from timed_instances import jobs
@@ -66,9 +67,7 @@ def instances(draw: st.DrawFn) -> tuple[PCG, Cluster]:
 
 
 @given(instances())
-@settings(
-    max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_no_placement_of_a_small_job_is_faster(instance: tuple[PCG, Cluster]) -> None:
     pcg, cluster = instance
     model = TimeModel(pcg, cluster)
@@ -84,10 +83,31 @@ def test_no_placement_of_a_small_job_is_faster(instance: tuple[PCG, Cluster]) ->
     assert "not proved the fastest possible" not in placement.notes
 
 
+@given(instances())
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_no_placement_with_the_same_tensor_groups_whole_is_faster(
+    instance: tuple[PCG, Cluster],
+) -> None:
+    pcg, cluster = instance
+    named = [
+        group.model_copy(update={"name": group.name.replace("g", "tp")}) for group in pcg.groups
+    ]
+    pcg = PCG(world_size=pcg.world_size, groups=tuple(named))
+    kept = set(whole_groups(pcg, cluster, place(pcg, cluster).devices))
+    model = TimeModel(pcg, cluster)
+    least = min(
+        model(devices).total_s
+        for devices in every_placement(pcg, cluster, by_device=True)
+        if kept <= set(whole_groups(pcg, cluster, devices))
+    )
+    placement = place(pcg, cluster, objective="time")
+    assert kept <= set(whole_groups(pcg, cluster, placement.devices))
+    assert placement.communication_s is not None
+    assert least * FASTER <= placement.communication_s <= least / FASTER
+
+
 @given(instances(), st.integers(0, 10**6))
-@settings(
-    max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_the_bound_on_time_is_below_every_placement(
     instance: tuple[PCG, Cluster], seed: int
 ) -> None:

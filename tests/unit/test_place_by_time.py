@@ -9,7 +9,10 @@ import pytest
 from railweave.placement import PCG, Cluster, InvalidInput, Placement, place
 from railweave.placement.constraints import Constraints
 from railweave.placement.link_time import communication_time
+from railweave.placement.tensor_groups import split_groups
 from railweave.scheduler.cli.main import run
+
+LIMIT_S = 0.2
 
 
 def cluster(
@@ -52,10 +55,10 @@ def rings(count: int, size: int, each: float = 10e9) -> PCG:
 
 def both(pcg: PCG, on: Cluster) -> tuple[float, Placement]:
     """Seconds of the placement by bytes, and the placement by time."""
-    by_time = place(pcg, on, objective="time")
+    by_time = place(pcg, on, LIMIT_S, objective="time")
     found = communication_time(pcg, on, by_time.devices).total_s
     assert by_time.communication_s == pytest.approx(found, rel=1e-9)
-    return communication_time(pcg, on, place(pcg, on).devices).total_s, by_time
+    return communication_time(pcg, on, place(pcg, on, LIMIT_S).devices).total_s, by_time
 
 
 def test_narrow_links_out_of_small_racks_outweigh_the_spine() -> None:
@@ -153,12 +156,69 @@ def test_a_large_job_gets_no_slower_than_by_bytes_and_faster_where_uplinks_are_t
     assert by_time.communication_bound_s is not None
     assert by_time.communication_s < by_bytes * 0.95
     assert by_time.communication_bound_s <= by_time.communication_s
-    assert place(pcg, on, objective="time").devices == by_time.devices
+    assert place(pcg, on, LIMIT_S, objective="time").devices == by_time.devices
+
+
+def tensor_pairs() -> tuple[PCG, Cluster]:
+    """Two tensor-parallel pairs that say little, and heavy pairs of one rank of each; two nodes."""
+    nodes = [
+        {"name": name, "accelerator": "V100", "devices": 2, "domains": {}} for name in ("a", "b")
+    ]
+    on = Cluster.parse(
+        {
+            "format": "railweave.cluster/1",
+            "name": "pairs",
+            "tiers": [{"name": "spine", "bandwidth": 10e9, "latency": 1e-6}],
+            "nodes": nodes,
+        }
+    )
+    groups = [
+        {"name": f"tp/{t}", "op": "all_reduce", "ranks": [2 * t, 2 * t + 1], "bytes": 1e8}
+        for t in range(2)
+    ]
+    groups += [
+        {"name": f"pp/{i}", "op": "send_recv", "ranks": [i, 2 + i], "bytes": 40e9} for i in (0, 1)
+    ]
+    return PCG.parse({"format": "railweave.pcg/1", "world_size": 4, "groups": groups}), on
+
+
+def test_tensor_groups_stay_whole_however_much_faster_they_would_be_split() -> None:
+    pcg, on = tensor_pairs()
+    whole = place(pcg, on, LIMIT_S, objective="time")
+    assert split_groups(pcg, on, whole.devices) == []
+    split = place(
+        pcg, on, LIMIT_S, constraints=Constraints(split_tensor_groups=True), objective="time"
+    )
+    assert len(split_groups(pcg, on, split.devices)) == 2
+    assert split.communication_s is not None and whole.communication_s is not None
+    assert split.communication_s < whole.communication_s / 2
+
+
+def test_tensor_groups_of_a_job_too_large_to_search_through_stay_whole_too() -> None:
+    # Racks of two devices with links between them hold the pairs of a pipeline; the small pod p2
+    # has few uplinks.
+    on = cluster({"p0": [2] * 7, "p1": [2] * 6, "p2": [2, 2]}, pod_up=4.0)
+    tiers = (on.tiers[0].model_copy(update={"scale_up": True}), *on.tiers[1:])
+    on = on.model_copy(update={"tiers": tiers})
+    groups = [
+        {"name": f"tp/{t}", "op": "all_reduce", "ranks": [2 * t, 2 * t + 1], "bytes": 1e8}
+        for t in range(13)
+    ]
+    groups += [
+        {"name": f"{name}/{i}", "op": "send_recv", "ranks": [i, i + far], "bytes": size}
+        for name, far, size, count in (("pp", 2, 4e9, 24), ("far", 12, 1e9, 13))
+        for i in range(count)
+    ]
+    pcg = PCG.parse({"format": "railweave.pcg/1", "world_size": 26, "groups": groups})
+    by_bytes, by_time = both(pcg, on)
+    assert split_groups(pcg, on, by_time.devices) == []
+    assert by_time.communication_s is not None
+    assert by_time.communication_s < by_bytes * 0.9
 
 
 def test_a_placement_by_time_is_written_and_read_with_its_seconds(tmp_path: Path) -> None:
     on = cluster({"p0": [2, 2]})
-    placement = place(rings(1, 4), on, objective="time")
+    placement = place(rings(1, 4), on, LIMIT_S, objective="time")
     placement.save(tmp_path / "placement.json")
     again = Placement.load(tmp_path / "placement.json")
     assert again == placement
@@ -181,7 +241,7 @@ def test_the_command_prints_the_predicted_time_and_what_is_needed(
     files = str(tmp_path / "cluster.json"), str(tmp_path / "pcg.json")
     cluster({"p0": [2, 2]}).save(files[0])
     rings(1, 4).save(files[1])
-    call = ["place", "--cluster", files[0], "--pcg", files[1]]
+    call = ["place", "--cluster", files[0], "--pcg", files[1], "--time-limit", str(LIMIT_S)]
     assert run([*call, "--objective", "time"]) == 0
     assert "s a step predicted, proved the least possible" in capsys.readouterr().out
     assert run(call) == 0
