@@ -19,6 +19,7 @@ from ...placement.pcg import PCG
 from ...placement.placement import Placement
 from ...placement.svg import bytes_text, plural
 from ..client import Client, JobHandle
+from ..constraint_text import constraint_texts
 from .constraint_options import constraint_options
 from .output import console, json_option, print_json, table
 from .ranges import ranges_text
@@ -85,13 +86,25 @@ def _check_usage(
 def _explain_job(job_id: str, as_json: bool) -> None:
     with connected() as client:
         job = client.job(job_id)
-        text = job.explain()
+        text, placement, constraints = job.explain(), job.placement, job.spec.constraints
         traffic = _traffic(client, job)
+    spares = placement.spares if placement else []
     if as_json:
-        print_json({"job": job_id, "explanation": text, "traffic_bytes_by_kind": traffic})
+        data = {
+            "job": job_id,
+            "explanation": text,
+            "constraints": constraints_data(constraints) if constraints else None,
+            "spares": spares,
+            "traffic_bytes_by_kind": traffic,
+        }
+        print_json(data)
         return
     screen = console()
     screen.print(text)
+    if constraints:
+        screen.print(f"constraints: {'; '.join(constraint_texts(constraints)) or 'none'}")
+    if spares:
+        screen.print(f"spares: {', '.join(spares)}")
     if traffic:
         tiers = list(next(iter(traffic.values())))[::-1]
         rows = [

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 import click
 from rich.text import Text
 
+from ...placement.constraints_file import constraints_data
 from ...placement.placement import Placement
 from ...placement.svg import bytes_text
+from ..constraint_text import constraint_texts
 from ..records import AttemptRecord, EventRecord, JobRecord
 from ..timeline import duration_text
 from .data import attempt_data, event_data, job_data
@@ -20,14 +22,16 @@ from .session import connected
 @click.argument("job_id", metavar="JOB")
 @json_option
 def command(job_id: str, as_json: bool) -> None:
-    """Show a job's attempts, the placement of the newest one, and its events."""
+    """Show a job's constraints, its attempts, the newest one's placement and spares, and events."""
     with connected() as client:
         job = client.job(job_id)
         record, attempts, events = job.record, job.attempts, job.events()
+        constraints = job.spec.constraints
     if as_json:
         print_json(
             job_data(record)
             | {
+                "constraints": constraints_data(constraints) if constraints else None,
                 "attempts": [attempt_data(attempt) for attempt in attempts],
                 "events": [event_data(event) for event in events],
             }
@@ -35,11 +39,16 @@ def command(job_id: str, as_json: bool) -> None:
         return
     screen = console()
     screen.print(_heading(record))
+    if constraints:
+        screen.print(f"constraints: {'; '.join(constraint_texts(constraints)) or 'none'}")
     if attempts:
         screen.print()
         screen.print(attempts_table(attempts))
         screen.print()
-        screen.print(_placement_table(Placement.parse(attempts[-1].placement)))
+        placement = Placement.parse(attempts[-1].placement)
+        screen.print(_placement_table(placement))
+        if placement.spares:
+            screen.print(f"spares: {', '.join(placement.spares)}")
     screen.print()
     screen.print(_events_table(events))
 
