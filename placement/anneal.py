@@ -92,6 +92,9 @@ def _shift(spread: Ints, cost: Floats, link: Floats, p: int, a: int, b: int, amo
         if p < last:
             other = spread[p + 1, j]
             change -= link[p] * (min(after, other) - min(before, other))
+        if link[last] > 0.0 and (p == 0 or p == last):
+            other = spread[last - p, j]
+            change -= link[last] * (min(after, other) - min(before, other))
         spread[p, j] = after
     return change
 
@@ -103,8 +106,7 @@ def _total(spread: Ints, cost: Floats, link: Floats) -> float:
     for p in range(classes):
         for j in range(domains):
             total += cost[p, spread[p, j]]
-            if p + 1 < classes:
-                total -= link[p] * min(spread[p, j], spread[p + 1, j])
+            total -= link[p] * min(spread[p, j], spread[(p + 1) % classes, j])
     return total
 
 

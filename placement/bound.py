@@ -56,6 +56,8 @@ def spread_bound(problem: Counts, found: float, work: float) -> float:
     scale = float(max(np.abs(problem.cost).max(), np.abs(problem.link).max()))
     if scale == 0.0 or problem.domains == 0:
         return 0.0
+    problem, closing = problem.opened()
+    found -= closing
     step_work = bound_work(problem)
     steps = int(work / step_work)
     relaxed = _Relaxed(problem, scale)
@@ -68,7 +70,7 @@ def spread_bound(problem: Counts, found: float, work: float) -> float:
         if value > best:
             best, prices = value, trial
     best = max(best, relaxed.climbed(prices, target, steps, bool(prices.parts.any())))
-    return (best - SAFETY * abs(best)) * scale
+    return (best - SAFETY * abs(best)) * scale + closing
 
 
 class _Relaxed:

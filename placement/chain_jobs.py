@@ -9,6 +9,7 @@ import numpy as np
 from .budget import Budget
 from .chain_bound import chain_bound
 from .descent import Descent, Spread
+from .few_units import spread_of_few
 from .gather import Gathered
 from .index import Fabric, Ints
 from .polish import MOVES_PER_WORK
@@ -65,6 +66,9 @@ def _spread(
     problem = counts_in(chains, chains.height, room, level, outermost, gathered.block)
     starts = [start for start in starts_of(problem) if problem.fits(start)]
     nothing = -chains.constant + 1e-9 * abs(chains.constant)
+    few = spread_of_few(fabric, gathered, chains, split, room, problem, starts, work, seed)
+    if few is not None:
+        return few
     blocks = search(problem, starts, work * _FIRST_SHARE, seed, nothing)
     work *= _SECOND_SHARE
     none = [np.zeros((0, len(outermost)), dtype=np.int64)] * problem.classes

@@ -28,11 +28,16 @@ def _gains(
     empty = q == classes
     for y in range(most + 1):
         gain[y] = cost[p, y]
+    closing = link[classes - 1]
     if p > 0:
         other = spread[p - 1, j]
         if other > 0:
             for y in range(1, most + 1):
                 gain[y] -= link[p - 1] * min(y, other)
+    if closing > 0.0 and (p == 0 or p == classes - 1) and not (p == 0 and q == classes - 1):
+        other = spread[classes - 1 - p, j]
+        for y in range(1, most + 1):
+            gain[y] -= closing * min(y, other)
     if q == p + 1 and not empty:
         for y in range(1, most + 1):
             gain[y] -= link[p] * min(y, held - y)
@@ -45,12 +50,17 @@ def _gains(
         return
     before = spread[q - 1, j] if q > p + 1 else 0
     following = spread[q + 1, j] if q + 1 < classes else 0
+    last = spread[0, j] if closing > 0.0 and q == classes - 1 and p > 0 else 0
     for y in range(most + 1):
         rest = held - y
         if rest > whole:
             gain[y] = _FAR
             continue
         gain[y] += cost[q, rest]
+        if last > 0:
+            gain[y] -= closing * min(rest, last)
+        elif closing > 0.0 and p == 0 and q == classes - 1:
+            gain[y] -= closing * min(y, rest)
         if before > 0:
             gain[y] -= link[q - 1] * min(rest, before)
         if following > 0:

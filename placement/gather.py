@@ -6,13 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .index import Demand, Fabric, Ints
+from .index import ANY_KIND, Demand, Fabric, Ints
+from .lanes_apart import Lanes, find_lanes
 from .structure import Chains, find_chains
 from .units import LEAST_GRIP, UnitGraph, contract, gather_heaviest, mixed_kinds, unit_graph
 
 _LEAST_BLOCK_GRIP = 0.4
 _MOST_SHORT = 0.25
 """Part of the blocks that may have to be split for want of room for whole ones."""
+_MOST_IN_LANES = 64
+"""Atoms up to which the lanes of their ranks are looked for."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class Gathered:
         spine. grip: the same of atoms and of all sets of them but the last, the blocks.
     bearable: factors for the weights of nets and links at which that is true of blocks; none where
         whole blocks do not fit.
+    lanes: where few atoms hold together less than firmly, what splitting them can save.
     """
 
     atom_of: Ints
@@ -39,13 +43,19 @@ class Gathered:
     atom_grip: float
     grip: float
     bearable: list[tuple[float, float]]
+    lanes: Lanes | None = None
+
+    def floor(self, whole: float) -> float:
+        """What no placement costs less than, if none of whole atoms costs less than `whole`."""
+        by_grip = whole * min(1.0, self.atom_grip)
+        return by_grip if self.lanes is None else max(by_grip, self.lanes.floor(whole))
 
 
 def gather(fabric: Fabric, demand: Demand) -> Gathered:
     """Gather the ranks of a job as far as it pays and the fabric has room for whole sets."""
     nodes = fabric.domain.shape[1]
     free = np.bincount(fabric.slot_node, minlength=nodes)
-    graph = unit_graph(demand)
+    graph = alone = unit_graph(demand)
     atom_of, atom, grip = np.arange(demand.ranks), 1, 1.0
     while True:
         found = gather_heaviest(graph, int(free.max(initial=1)) // atom)
@@ -61,6 +71,10 @@ def gather(fabric: Fabric, demand: Demand) -> Gathered:
     atoms, atom_grip = graph, grip
     top = fabric.domain[-1]
     room = np.bincount(top, weights=free // atom).astype(np.int64)
+    lanes = None
+    even = (room * atom == np.bincount(top, weights=free)).all() and (graph.kind == ANY_KIND).all()
+    if grip < 1.0 and even and atoms.units <= _MOST_IN_LANES:
+        lanes = find_lanes(alone, atom_of, room)
     block_of, block = np.arange(graph.units), 1
     bearable = [(1.0, 1.0)]
     chains = find_chains(graph)
@@ -79,26 +93,33 @@ def gather(fabric: Fabric, demand: Demand) -> Gathered:
         block_of, block, bearable = found.unit_of[block_of], size, found.bearable()
         chains = find_chains(graph)
     if chains is None:
-        return _loosely(atom_of, atom, atoms, atom_grip)
-    return Gathered(atom_of, atom, atoms, block_of, block, graph, chains, atom_grip, grip, bearable)
+        return _loosely(atom_of, atom, atoms, atom_grip, lanes)
+    return Gathered(
+        atom_of, atom, atoms, block_of, block, graph, chains, atom_grip, grip, bearable, lanes
+    )
 
 
-def _loosely(atom_of: Ints, atom: int, atoms: UnitGraph, grip: float) -> Gathered:
+def _loosely(
+    atom_of: Ints, atom: int, atoms: UnitGraph, grip: float, lanes: Lanes | None
+) -> Gathered:
     """Atoms in sets that make chains, even where such sets do not fit or hardly hold together."""
-    graph, chains = atoms, None
-    block_of = np.arange(atoms.units)
-    found = None if (atoms.kind >= 0).any() else gather_heaviest(atoms, atoms.units // 2)
-    while found is not None:
-        graph, block_of = contract(graph, found.unit_of), found.unit_of[block_of]
-        chains = find_chains(graph)
-        if chains is not None:
+    chains = None
+    for in_nets in (False, True) if (atoms.kind == ANY_KIND).all() else ():
+        graph, block_of = atoms, np.arange(atoms.units)
+        found = gather_heaviest(atoms, atoms.units // 2, in_nets)
+        while found is not None:
+            graph, block_of = contract(graph, found.unit_of), found.unit_of[block_of]
+            chains = find_chains(graph)
+            if chains is not None:
+                break
+            found = gather_heaviest(graph, graph.units // 2)
+        if chains is not None and chains.left_out_bytes == 0:
             break
-        found = gather_heaviest(graph, graph.units // 2)
-    if chains is None or chains.left_out_bytes > 0:
         chains = None
+    if chains is None:
         graph, block_of = atoms, np.arange(atoms.units)
     block = atoms.units // graph.units
-    return Gathered(atom_of, atom, atoms, block_of, block, graph, chains, grip, grip, [])
+    return Gathered(atom_of, atom, atoms, block_of, block, graph, chains, grip, grip, [], lanes)
 
 
 def _kinds_fit(fabric: Fabric, rooms: Ints, graph: UnitGraph, unit_of: Ints, size: int) -> bool:

@@ -88,7 +88,7 @@ def _proved_by_units(
             units = np.flatnonzero(found.domain == domain)
             moves = 100 * len(units)
             divide(graph, room, fabric.levels - 1, domain, units, 1, moves, seed, node)
-    return found.bound_bytes * min(1.0, gathered.atom_grip)
+    return gathered.floor(found.bound_bytes)
 
 
 def _rank_by_rank(fabric: Fabric, demand: Demand, budget: Budget, seed: int) -> Ints:

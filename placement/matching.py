@@ -11,26 +11,35 @@ def match_chain(places: list[Ints], linked: list[bool], domain: Ints) -> list[In
     """Order the places of every class so that unit i of each class is near unit i of the next.
 
     places: for each class the leaf of each of its places. linked[p]: whether class p + 1 continues
-    the chain of class p. domain: `[level, leaf]`, innermost first. Matching innermost domains first
-    leaves, at every level at once, as many linked pairs apart as counts alone make necessary.
+    the chain of class p, and linked[-1] whether the first continues that of the last. domain:
+    `[level, leaf]`, innermost first. Matching innermost domains first leaves, at every level at
+    once, as many linked pairs apart as counts alone make necessary. In a closed chain those leave
+    that are away from where they began, and go back there where they can.
     """
     ordered = [np.sort(places[0])]
+    home = ordered[0] if linked[-1] else None
     for p in range(1, len(places)):
         here = np.sort(places[p])
-        ordered.append(_partners(ordered[p - 1], here, domain) if linked[p - 1] else here)
+        ordered.append(_partners(ordered[p - 1], here, domain, home) if linked[p - 1] else here)
     return ordered
 
 
-def _partners(before: Ints, here: Ints, domain: Ints) -> Ints:
-    """`here` permuted so that entry i is as near as can be to `before[i]`."""
+def _partners(before: Ints, here: Ints, domain: Ints, home: Ints | None) -> Ints:
+    """`here` permuted so that entry i is as near as can be to `before[i]`, then to `home[i]`."""
     answer = np.full(len(before), -1, dtype=np.int64)
     open_before, open_here = np.arange(len(before)), here
-    rows = [*domain, np.zeros(domain.shape[1], dtype=np.int64)]
-    for row in rows:
+    rows = [(row, before) for row in domain]
+    if home is not None:
+        rows += [(row, home) for row in domain]
+    rows.append((np.zeros(domain.shape[1], dtype=np.int64), before))
+    for row, near in rows:
         if not len(open_before):
             break
-        left, right = row[before[open_before]], row[open_here]
-        by_left, by_right = np.argsort(left, kind="stable"), np.argsort(right, kind="stable")
+        left, right = row[near[open_before]], row[open_here]
+        away = np.zeros(len(left), dtype=bool)
+        if home is not None:
+            away = domain[-1, before[open_before]] != domain[-1, home[open_before]]
+        by_left, by_right = np.lexsort((away, left)), np.argsort(right, kind="stable")
         rank_left, rank_right = _rank_within(left[by_left]), _rank_within(right[by_right])
         width = max(len(before), 1)
         keys_left = left[by_left] * width + rank_left

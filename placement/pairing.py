@@ -28,8 +28,7 @@ def column_cost(spread: Ints, cost: Floats, link: Floats, j: int) -> float:
     classes = spread.shape[0]
     for p in range(classes):
         total += cost[p, spread[p, j]]
-        if p + 1 < classes:
-            total -= link[p] * min(spread[p, j], spread[p + 1, j])
+        total -= link[p] * min(spread[p, j], spread[(p + 1) % classes, j])
     return total
 
 
@@ -50,6 +49,7 @@ def share_best(
     """Divide what domains a and b hold between them at least cost; returns the change of cost.
 
     Exact: a table over the classes of (units given to a so far, units of this class given to a).
+    But where the chain is closed, what a and b hold of the first class stays.
     `came` `[class, room + 1, height + 1]` and the others are work space.
     """
     classes = spread.shape[0]
@@ -70,8 +70,11 @@ def share_best(
     for u in range(min(most, t) + 1):
         for h in range(min(t, u) + 1):
             least[now, u, h] = _FAR
+    closing = link[classes - 1]
+    first_a, first_b = spread[0, a], spread[0, b]
     for h in range(min(t, most) + 1):
-        least[now, h, h] = cost[0, h] + cost[0, t - h]
+        if closing == 0.0 or h == first_a:
+            least[now, h, h] = cost[0, h] + cost[0, t - h]
     held = t
     for p in range(1, classes):
         t_before = t
@@ -152,8 +155,11 @@ def share_best(
     best_u, best_h = 0, 0
     for u in range(fewest, most + 1):
         for h in range(min(min(t, u), widest) + 1):
-            if least[now, u, h] < best:
-                best = least[now, u, h]
+            value = least[now, u, h]
+            if closing > 0.0:
+                value -= closing * (min(h, first_a) + min(t - h, first_b))
+            if value < best:
+                best = value
                 best_u, best_h = u, h
     if best >= before - 1e-9:
         return 0.0

@@ -32,6 +32,8 @@ def shape_bound(problem: Counts, constant: float, found: float, work: float) -> 
 
     `found`: the cost of a known spread, so that larger g need not be looked at.
     """
+    problem, closing = problem.opened()
+    constant += closing
     height = int(problem.height[0])
     pipe = float(problem.link[:-1].max(initial=0.0))
     even = (problem.height == height).all() and (problem.link[:-1] == pipe).all()

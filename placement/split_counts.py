@@ -9,7 +9,7 @@ import numpy as np
 from .counts import Counts
 from .gather import Gathered
 from .index import ANY_KIND, PAIRS, RING, TREE, Floats, Ints
-from .structure import Chains, shared_around
+from .structure import Chains
 from .units import UnitGraph
 
 
@@ -129,7 +129,7 @@ class SplitCounts:
 
     def part(self, classes: Ints, height: Ints) -> SplitCounts:
         """Some of the classes, and `height[i]` of the blocks of each; costs are of all classes."""
-        joined = np.append(np.diff(classes) == 1, False)
+        joined = np.append(np.diff(classes) == 1, len(classes) == len(self.height))
         link = np.where(joined, self.link[classes], 0.0)
         stages = [self.stages[p] for p in classes.tolist()]
         return SplitCounts(height * self.size, link, self.size, 0.0, stages)
@@ -157,12 +157,8 @@ def split_counts(gathered: Gathered, chains: Chains) -> SplitCounts | None:
         stages[p] = alike.setdefault(key, stage)
     height = chains.height * size
     link = _links(graph, class_of_block[block_of], height)
-    if chains.around > 0 and all(stage is stages[0] for stage in stages):
-        class_of = class_of_block[block_of]
-        closing = _joined(graph, class_of, len(height) - 1, 0)
-        even = link[:-1].max() - link[:-1].min() <= 1e-9 * link[:-1].max()
-        if even:
-            link[:-1] += shared_around(min(closing, float(link[:-1].min())), len(height))
+    if chains.link[-1] > 0 and height[-1] == height[0]:
+        link[-1] = _joined(graph, class_of_block[block_of], len(height) - 1, 0)
     return SplitCounts(height, link, size, constant + float((link * height).sum()), stages)
 
 
@@ -203,6 +199,12 @@ def _stages(
         within = one == other
         for block, weight in zip(one[within].tolist(), graph.link_weight[within], strict=True):
             inside[class_of_block[block]][place_in_class[block], 1] += weight / 2
+    between = (one != other) & (class_of_block[one] == class_of_block[other])
+    for ends, weight in zip(graph.link[:, between].T, graph.link_weight[between], strict=True):
+        stage = int(class_of_block[block_of[ends[0]]])
+        if stages[stage].blocks == 2:
+            # A link is a ring of two, each of whose ends costs half of it.
+            roles.setdefault((stage, 1, RING), []).append((ends, float(weight) / 2))
     for stage_number, found in enumerate(inside):
         stages[stage_number].inside = found.min(axis=0)
     for (stage, per_block, form), nets in sorted(roles.items()):

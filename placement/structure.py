@@ -21,9 +21,8 @@ class Chains:
     members: the units of each class, in chain order. Where class p + 1 continues the chain of
         class p, unit i of the one is linked to unit i of the other.
     cost, link: as in Counts. net_constant, link_constant: bytes to add to what Counts says.
-    left_out_bytes: links that no chain could take; they cost something or nothing.
-    around: weight of the links from the last class back to the first, where these close a ring of
-        equal classes; `link` then has a share of them, see `shared_around`.
+    left_out_bytes: links that no chain could take; they cost something or nothing. Those that
+        close a chain are among them, for counts tell the least that they cost, not always all.
     """
 
     members: list[Ints]
@@ -33,7 +32,6 @@ class Chains:
     link_constant: float
     left_out_bytes: float
     kind: Ints
-    around: float = 0.0
 
     @property
     def constant(self) -> float:
@@ -71,12 +69,23 @@ def _ways_to_class(graph: UnitGraph) -> list[Ints]:
     if graph.nets == 0:
         weights = np.unique(graph.link_weight)[::-1]
         for weight in weights[:8].tolist():
-            chosen = graph.link[:, graph.link_weight == weight]
-            if chosen.size == graph.units and len(np.unique(chosen)) == graph.units:
-                labels = np.empty(graph.units, dtype=np.int64)
-                labels[chosen[0]] = labels[chosen[1]] = np.arange(chosen.shape[1])
+            labels = _pairs_about(graph, weight)
+            if labels is not None and not any((labels == way).all() for way in ways):
                 ways.append(labels)
     return ways
+
+
+def _pairs_about(graph: UnitGraph, weight: float) -> Ints | None:
+    """All units in pairs along links of about one weight: the replicas of unequal stages."""
+    far = np.abs(np.log(np.maximum(graph.link_weight, 1e-300) / max(weight, 1e-300)))
+    labels = np.full(graph.units, -1, dtype=np.int64)
+    pairs = 0
+    for i in np.argsort(far, kind="stable").tolist():
+        one, other = graph.link[:, i].tolist()
+        if labels[one] < 0 and labels[other] < 0:
+            labels[one] = labels[other] = pairs
+            pairs += 1
+    return labels if 2 * pairs == graph.units else None
 
 
 def _root(parent: list[int], item: int) -> int:
@@ -128,43 +137,25 @@ def _chains(graph: UnitGraph, class_of: Ints) -> Chains | None:
     between = joints
     members, link, left_out = _in_order(graph, class_of, between)
     order = [int(class_of[m[0]]) for m in members]
-    around = 0.0
-    if (cost[order] == cost[order[0]]).all() and (size == most).all():
-        around = _around(order, between, link, left_out)
-        link[:-1] += shared_around(around, classes)
     linked = float(sum(w * len(m) for w, m in zip(link, members, strict=True)))
     if most == 1 and left_out > _MOST_LEFT_OUT * linked:
         # Counts of classes of one say nothing but the chains, and those miss too many of the bytes.
         return None
-    return Chains(members, cost[order], link, constant, linked, left_out, kinds[order], around)
+    link[-1] = _closing(order, between, link)
+    linked += float(link[-1]) * len(members[-1])
+    return Chains(members, cost[order], link, constant, linked, left_out, kinds[order])
 
 
-def shared_around(around: float, classes: int) -> float:
-    """What each link of a ring of equal classes weighs more for the one that closes the ring.
-
-    Of P classes in a ring whose links weigh w and the last v, take each of the P chains that miss
-    one link, with all of its links at w + v / (P - 1). Their mean, with the weight of each chain
-    such that every link counts with its own, is the cost; and as the classes are equal, all those
-    chains have the same least cost. So no spread costs less than that.
-    """
-    return around / (classes - 1) if around > 0 else 0.0
-
-
-def _around(
+def _closing(
     order: list[int],
     between: dict[tuple[int, int], tuple[float, dict[int, int]]],
     link: Floats,
-    left_out: float,
 ) -> float:
-    """Weight of the links that close one chain of even links to a ring, all that it leaves out."""
+    """Weight of the links from the last class back to the first, if all are in one chain."""
     ends = min(order[0], order[-1]), max(order[0], order[-1])
-    if len(order) < 3 or ends not in between:
+    if len(order) < 3 or ends not in between or (link[:-1] == 0).any():
         return 0.0
-    weight, partner = between[ends]
-    inner = link[:-1]
-    even = inner.max() - inner.min() <= 1e-9 * inner.max()
-    alone = left_out <= weight * len(partner) * (1 + 1e-9)
-    return min(weight, float(inner.min())) if even and alone else 0.0
+    return between[ends][0]
 
 
 def _left_out_surely(graph: UnitGraph) -> bool:

@@ -39,7 +39,7 @@ def counts_in(
 
 def part_of(problem: Counts, classes: Ints) -> Counts:
     """The problem of some of its classes; chains end where the next class is not among them."""
-    joined = np.append(np.diff(classes) == 1, False)
+    joined = np.append(np.diff(classes) == 1, len(classes) == problem.classes)
     return replace(
         problem,
         height=problem.height[classes],

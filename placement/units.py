@@ -181,10 +181,11 @@ class Gathering:
         return found
 
 
-def gather_heaviest(graph: UnitGraph, most: int) -> Gathering | None:
+def gather_heaviest(graph: UnitGraph, most: int, in_nets: bool = False) -> Gathering | None:
     """The smallest equal sets of 2 to `most` units that cover all units and hold together.
 
     When no sets have a grip of 1, those with the firmest; None when there are none.
+    in_nets: of the links, take those only that join two units of one net.
 
     Why a grip of 1 is enough: take a placement that splits m of the sets, take them all out and put
     each back whole wherever it fits. Taking out saves what the splits cost. Putting back costs each
@@ -201,6 +202,7 @@ def gather_heaviest(graph: UnitGraph, most: int) -> Gathering | None:
         by_size[2] = [
             (weight / 2, -1 - i, graph.link[:, i])
             for i, weight in enumerate(graph.link_weight.tolist())
+            if not in_nets or _share_a_net(graph, i)
         ]
     firmest: Gathering | None = None
     for size in sorted(by_size):
@@ -213,6 +215,12 @@ def gather_heaviest(graph: UnitGraph, most: int) -> Gathering | None:
         if found is not None and (firmest is None or found.grip > firmest.grip):
             firmest = found
     return firmest
+
+
+def _share_a_net(graph: UnitGraph, link: int) -> bool:
+    one, other = graph.link[:, link]
+    nets = graph.net_of[graph.member == one]
+    return bool(np.isin(nets, graph.net_of[graph.member == other]).any())
 
 
 def _cover(units: int, sets: list[tuple[float, int, Ints]]) -> Ints | None:

@@ -33,13 +33,14 @@ def problems(
     domains = draw(st.integers(2, most_domains))
     chance = np.random.default_rng(draw(st.integers(0, 10**6)))
     height = chance.integers(2, 5, classes) * scale
+    closed = classes > 2 and draw(st.booleans())
     spread = np.stack([chance.multinomial(h, np.ones(domains) / domains) for h in height])
     cost = np.zeros((classes, int(height.max()) + 1))
     for p in range(classes):
         cost[p, 1 : height[p]] = chance.integers(0, 6)
         cost[p] -= chance.integers(0, 2) * np.arange(cost.shape[1]) ** 2 / scale
     link = chance.integers(0, 4, classes).astype(float)
-    link[-1] = 0
+    link[-1] = link[-1] if closed else 0
     room = spread.sum(axis=0) + chance.integers(0, 3, domains) * scale
     none = np.zeros((domains, 0), dtype=np.int64)
     return Counts(height, cost, link, room, np.full(classes, -1, dtype=np.int64), none), spread

@@ -1,0 +1,364 @@
+"""The best spread of few units over domains, proved: priced columns, enumerated and combined."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from .counts import Counts
+from .index import Floats, Ints
+
+MOST_UNITS = 64
+"""Units up to which a problem is solved to the end."""
+_MOST_COLUMNS = 40_000
+"""Columns of one domain that may be left within the gap."""
+_MOST_STATES = 150_000
+"""Different sums of columns that are kept at a time."""
+_PAIRS_PER_WORK = 30_000_000
+"""Pairs of a sum and a column that count as one unit of work."""
+_ENTRIES_PER_WORK = 40_000_000
+"""Table entries of a step of prices that count as one unit of work."""
+_STEP_WORK = 6e-4
+"""Work of a step of prices besides its entries."""
+_PATIENCE = 5
+_CHUNK = 400_000
+_FAR = 1e15
+_SLACK = 1e-10
+"""Costs that differ by less, relative to the dearest single step, are equal."""
+
+Codes = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Proved:
+    """A spread, and a number that no spread costs less than: its own cost where it is the best."""
+
+    spread: Ints
+    bound: float
+
+
+def best_spread(problem: Counts, found: Ints, work: float) -> Proved | None:
+    """The cheapest spread of all, from a good one, as far as `work` units of work go.
+
+    A column is what one domain holds of every class. Prices on units and on touched classes, by
+    subgradient steps as in `bound.spread_bound`, say of every column how much it costs more than
+    the best bound allows. Only columns within the gap to `found` are written down, and joined
+    domain by domain; of sums that meet the cheapest is kept, and those beyond the gap are dropped.
+    So what is left at the end is the best spread, or proof that `found` is. None where the problem
+    is too large or has kinds.
+    """
+    total = int(problem.height.sum())
+    if total > MOST_UNITS or problem.kind_room.shape[1] or problem.domains < 2:
+        return None
+    if int(_widths(problem.height).sum()) > 64:
+        return None
+    best = problem.bytes_of(found)
+    step = max(np.abs(np.diff(problem.cost, axis=1)).max(initial=0.0), np.abs(problem.link).max())
+    if step == 0.0:
+        return Proved(found, best)
+    return _Solving(problem, float(step)).solved(found, work)
+
+
+def _widths(height: Ints) -> Ints:
+    """Bits that a class takes in a code: its height, and one that tells when it overflows."""
+    return np.array([int(h).bit_length() + 1 for h in height.tolist()], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class _Prices:
+    """Prices of the units of each class, and of how often a class counts as touched; see `bound`.
+
+    value: the bound at these prices. spread: columns that attain it.
+    """
+
+    units: Floats
+    touched: Floats
+    value: float
+    spread: Ints
+
+
+class _Solving:
+    """One problem, its costs divided by the dearest single step; domains by rising room."""
+
+    def __init__(self, problem: Counts, step: float) -> None:
+        self._problem, self._step = problem, step
+        self._height = problem.height
+        self._total = int(problem.height.sum())
+        usable = np.flatnonzero(problem.room > 0)
+        self._domain = usable[np.argsort(problem.room[usable], kind="stable")]
+        self._rooms = np.minimum(problem.room[self._domain], self._total)
+        self._most = int(self._rooms.max())
+        tall = int(problem.height.max()) + 1
+        self._cost = problem.cost[:, :tall] / step
+        self._touched = np.zeros_like(self._cost)
+        self._touched[:, 1:] = 1.0
+        for p, height in enumerate(problem.height.tolist()):
+            self._cost[p, height + 1 :] = _FAR
+            self._touched[p, height] = 2.0
+        self._link = problem.link / step
+        heights = np.arange(tall)
+        self._joined = np.minimum(heights[:, None], heights[None, :]).astype(np.float64)
+        self._closed = bool(problem.link[-1] > 0)
+        # Where a column with h units at the end had u units before them.
+        self._before = np.arange(self._most + 1)[:, None] - heights[None, :]
+
+    def solved(self, found: Ints, work: float) -> Proved:
+        best = self._bytes_of(found)
+        prices, done = self._priced(best, work / 2)
+        slack = _SLACK * max(1.0, abs(best))
+        if prices.value >= best - slack:
+            return Proved(found, best * self._step)
+        other = self._cheaper(prices, best - slack, work - done)
+        if other is None:
+            return Proved(found, prices.value * self._step)
+        if not other.size:
+            return Proved(found, (best - slack) * self._step)
+        return Proved(other, self._problem.bytes_of(other))
+
+    def _priced(self, target: float, work: float) -> tuple[_Prices, float]:
+        """The best prices found, and the work it took."""
+        classes, tall = self._cost.shape
+        ends = tall if self._closed else 1
+        entries = classes * ends * (self._most + 1) * tall**2
+        each = _STEP_WORK + entries / _ENTRIES_PER_WORK
+        steps = max(8, int(work / each))
+        flat = np.zeros(classes)
+        one = np.maximum(0.0, self._cost[:, min(1, tall - 1)])
+        one[one >= _FAR] = 0.0
+        trials = [self._at(flat, part * one) for part in (0.0, 0.5, 0.9)]
+        top = now = max(trials, key=lambda p: p.value)
+        theta, fails = 1.0, 0
+        high = float(tall - 1)
+        for taken in range(steps):
+            if top.value >= target - _SLACK:
+                return top, each * (taken + 3)
+            short = (self._height - now.spread.sum(axis=1)) / high
+            rows = np.arange(classes)[:, None]
+            missing = 2.0 - self._touched[rows, now.spread].sum(axis=1)
+            missing[(now.touched <= 0) & (missing < 0)] = 0.0
+            size = float((short**2).sum() + (missing**2).sum())
+            if size == 0.0:
+                break
+            length = theta * max(target - now.value, 1e-9) / size
+            units = now.units + length * short / high
+            units -= float((units * self._height).sum() / self._total)
+            now = self._at(units, np.maximum(0.0, now.touched + length * missing))
+            if now.value > top.value:
+                top, fails = now, 0
+                continue
+            fails += 1
+            if fails >= _PATIENCE:
+                theta, fails, now = theta / 2, 0, top
+                if theta < 1e-3:
+                    break
+        return top, each * steps
+
+    def _forward(self, cost: Floats) -> list[Floats]:
+        """By class: `[first, units, last]`, least cost of a column so far; see `_closed`."""
+        tall = cost.shape[1]
+        ends = tall if self._closed else 1
+        now = np.full((ends, self._most + 1, tall), _FAR)
+        for h in range(min(tall, self._most + 1)):
+            now[h if self._closed else 0, h, h] = cost[0, h]
+        tables = [now]
+        inside, at = self._before >= 0, np.maximum(self._before, 0)
+        last = np.arange(tall)[None, :]
+        for p in range(1, len(cost)):
+            least = (now[..., None] - self._link[p - 1] * self._joined).min(axis=2)
+            now = np.where(inside, least[:, at, last], _FAR) + cost[p]
+            np.minimum(now, _FAR, out=now)
+            tables.append(now)
+        return tables
+
+    def _closing(self, table: Floats) -> Floats:
+        """A last table with the link from the last class back to the first."""
+        return table - self._link[-1] * self._joined[:, None, :] if self._closed else table
+
+    def _at(self, units: Floats, touched: Floats) -> _Prices:
+        heights = np.arange(self._cost.shape[1])
+        cost = self._cost - units[:, None] * heights - touched[:, None] * self._touched
+        tables = self._forward(cost)
+        closed = self._closing(tables[-1])
+        least = closed.min(axis=(0, 2))
+        after = self._knapsack(least)
+        value = float(after[0][self._total])
+        columns: dict[int, Ints] = {}
+        spread = np.zeros((len(cost), len(self._rooms)), dtype=np.int64)
+        left = self._total
+        for j, room in enumerate(self._rooms.tolist()):
+            u = np.arange(min(room, left) + 1)
+            used = int(np.argmin(least[u] + after[j + 1][left - u]))
+            if used not in columns:
+                columns[used] = self._traced(tables, closed, used)
+            spread[:, j] = columns[used]
+            left -= used
+        value += float((units * self._height).sum() + 2 * touched.sum())
+        return _Prices(units, touched, value, spread)
+
+    def _knapsack(self, least: Floats) -> list[Floats]:
+        """By domain: `[units]`, least cost of so many units in this and all later domains."""
+        after = np.full(self._total + 1, _FAR)
+        after[0] = 0.0
+        tables = [after]
+        for room in self._rooms[::-1].tolist():
+            now = np.full(self._total + 1, _FAR)
+            for u in range(room + 1):
+                np.minimum(now[u:], tables[-1][: self._total + 1 - u] + least[u], out=now[u:])
+            tables.append(now)
+        return tables[::-1]
+
+    def _traced(self, tables: list[Floats], closed: Floats, used: int) -> Ints:
+        first, h = divmod(int(np.argmin(closed[:, used, :])), closed.shape[2])
+        column = np.zeros(len(tables), dtype=np.int64)
+        column[-1] = h
+        for p in range(len(tables) - 1, 0, -1):
+            used -= h
+            h = int(np.argmin(tables[p - 1][first, used] - self._link[p - 1] * self._joined[:, h]))
+            column[p - 1] = h
+        return column
+
+    def _cheaper(self, prices: _Prices, limit: float, work: float) -> Ints | None:
+        """The cheapest spread below `limit`; an empty one where there is none, None if unknown."""
+        heights = np.arange(self._cost.shape[1])
+        cost = self._cost - prices.units[:, None] * heights
+        cost -= prices.touched[:, None] * self._touched
+        constant = float((prices.units * self._height).sum() + 2 * prices.touched.sum())
+        least = self._closing(self._forward(cost)[-1]).min(axis=(0, 2))
+        after = self._knapsack(least)
+        limit -= constant
+        columns = self._columns(cost, self._rest(least, after), limit)
+        if columns is None:
+            return None
+        found = self._joined_up(*columns, after, limit, work)
+        # Prices on touches count too little where a class is touched more often than it must be.
+        dear = found is not None and found.size and self._bytes_of(found) > limit + constant
+        return np.zeros((0, 0), dtype=np.int64) if dear else found
+
+    def _bytes_of(self, spread: Ints) -> float:
+        return self._problem.bytes_of(spread) / self._step
+
+    def _rest(self, least: Floats, after: list[Floats]) -> Floats:
+        """`[units]`: least cost of all other domains beside one that holds so many."""
+        rest = np.full(self._most + 1, _FAR)
+        before = np.full(self._total + 1, _FAR)
+        before[0] = 0.0
+        for j, room in enumerate(self._rooms.tolist()):
+            for u in range(room + 1):
+                left = self._total - u
+                rest[u] = min(rest[u], (before[: left + 1] + after[j + 1][left::-1]).min())
+            now = np.full(self._total + 1, _FAR)
+            for u in range(room + 1):
+                np.minimum(now[u:], before[: self._total + 1 - u] + least[u], out=now[u:])
+            before = now
+        return rest
+
+    def _columns(self, cost: Floats, rest: Floats, limit: float) -> tuple[Ints, Floats] | None:
+        """All columns within the limit `[column, class]`, with their priced costs."""
+        classes, tall = cost.shape
+        # By class, backwards: least cost of what follows it, all other domains included.
+        following = np.broadcast_to(rest[None, :, None], (1, self._most + 1, tall))
+        if self._closed:
+            following = rest[None, :, None] - self._link[-1] * self._joined[:, None, :]
+        tables = [following]
+        units = np.arange(self._most + 1)[:, None] + np.arange(tall)[None, :]
+        inside, to = units <= self._most, np.minimum(units, self._most)
+        for p in range(classes - 1, 0, -1):
+            onward = np.where(inside, tables[-1][:, to, np.arange(tall)[None, :]], _FAR) + cost[p]
+            table = (onward[:, :, None, :] - self._link[p - 1] * self._joined).min(axis=3)
+            tables.append(table)
+        tables.reverse()
+        first = np.arange(min(tall, self._most + 1))
+        rows, used, priced = first[:, None], first, cost[0, first]
+        for p in range(classes):
+            if p > 0:
+                near = rows[:, -1]
+                more = cost[p][None, :] - self._link[p - 1] * self._joined[near]
+                priced = (priced[:, None] + more).ravel()
+                used = (used[:, None] + np.arange(tall)[None, :]).ravel()
+                rows = np.repeat(rows, tall, axis=0)
+                rows = np.column_stack([rows, np.tile(np.arange(tall), len(rows) // tall)])
+            fits = used <= self._most
+            ends = rows[:, 0] if self._closed else np.zeros(len(rows), dtype=np.int64)
+            hope = priced + tables[p][ends, np.minimum(used, self._most), rows[:, -1]]
+            kept = np.flatnonzero(fits & (hope <= limit))
+            if len(kept) > _MOST_COLUMNS:
+                return None
+            rows, used, priced = rows[kept], used[kept], priced[kept]
+        if self._closed:
+            priced = priced - self._link[-1] * self._joined[rows[:, 0], rows[:, -1]]
+        return rows, priced
+
+    def _paid(self, columns: Ints) -> Floats:
+        """What columns cost without prices."""
+        classes = np.arange(columns.shape[1])
+        alone = self._cost[classes, columns].sum(axis=1)
+        joined = np.minimum(columns, np.roll(columns, -1, axis=1)) @ self._link
+        paid: Floats = alone - joined
+        return paid
+
+    def _joined_up(
+        self, columns: Ints, priced: Floats, after: list[Floats], limit: float, work: float
+    ) -> Ints | None:
+        """The cheapest sum of a column a domain that is all units; as `_cheaper` says."""
+        width = _widths(self._height)
+        place = np.concatenate([[0], np.cumsum(width)[:-1]]).astype(np.uint64)
+        one = np.uint64(1)
+        guard = np.bitwise_or.reduce(one << (place + width.astype(np.uint64) - one))
+        code = (columns.astype(np.uint64) << place).sum(axis=1, dtype=np.uint64)
+        goal = np.uint64((self._height.astype(np.uint64) << place).sum(dtype=np.uint64))
+        # What is missing from `goal` overflows into no other class as long as no guard is set.
+        spare = (((one << (width.astype(np.uint64) - one)) - one) << place).sum(dtype=np.uint64)
+        spare -= goal
+        used = columns.sum(axis=1)
+        order = np.argsort(priced, kind="stable")
+        code, used, priced, columns = code[order], used[order], priced[order], columns[order]
+        paid = self._paid(columns)
+        sums = np.zeros(1, dtype=np.uint64)
+        so_far, true, units = np.zeros(1), np.zeros(1), np.zeros(1, dtype=np.int64)
+        layers: list[tuple[Ints, Ints]] = []
+        pairs_left = work * _PAIRS_PER_WORK
+        for j, room in enumerate(self._rooms.tolist()):
+            able = np.flatnonzero(used <= room)
+            loosest = float(after[j + 1].min())
+            reach = np.searchsorted(priced[able], limit - so_far - loosest, side="right")
+            pairs_left -= float(reach.sum()) + len(sums)
+            if pairs_left < 0:
+                return None
+            parts = []
+            step = max(1, _CHUNK // max(1, int(reach.max(initial=1))))
+            for low in range(0, len(sums), step):
+                some = slice(low, low + step)
+                chosen = able[: int(reach[some].max(initial=0))]
+                total = sums[some, None] + code[chosen][None, :]
+                price = so_far[some, None] + priced[chosen][None, :]
+                held = units[some, None] + used[chosen][None, :]
+                fits = ((total + spare) & guard) == 0
+                left = self._total - held
+                fits &= left >= 0
+                fits &= price + after[j + 1][np.maximum(left, 0)] <= limit
+                at, column = np.nonzero(fits)
+                kept = total[at, column], price[at, column], held[at, column]
+                cost = true[at + low] + paid[chosen[column]]
+                parts.append((*kept, at + low, chosen[column], cost))
+            sums, so_far, units, origin, column, true = (
+                np.concatenate([part[i] for part in parts]) for i in range(6)
+            )
+            by_sum = np.lexsort((true, sums))
+            fresh = np.append(True, np.diff(sums[by_sum]) != 0)[: len(by_sum)]
+            first = by_sum[fresh]
+            if len(first) > _MOST_STATES:
+                return None
+            sums, so_far, units, true = sums[first], so_far[first], units[first], true[first]
+            layers.append((origin[first], column[first]))
+        ends = np.flatnonzero(sums == goal)
+        if not len(ends):
+            return np.zeros((0, 0), dtype=np.int64)
+        state = int(ends[0])
+        spread = np.zeros((len(self._height), self._problem.domains), dtype=np.int64)
+        for j in range(len(layers) - 1, -1, -1):
+            origin, column = layers[j]
+            spread[:, self._domain[j]] = columns[column[state]]
+            state = int(origin[state])
+        return spread

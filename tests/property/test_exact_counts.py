@@ -1,0 +1,92 @@
+"""The exact solver of counts: what brute force finds, closed chains too, and never a false proof."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from railweave.placement.counts import Counts
+from railweave.placement.exact_counts import best_spread
+from railweave.placement.index import Ints
+
+relaxed = settings(
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[Counts, Ints]:
+    """A small problem of chains, some closed, with a spread that fits."""
+    classes, domains = draw(st.integers(1, 4)), draw(st.integers(2, 4))
+    chance = np.random.default_rng(draw(st.integers(0, 10**6)))
+    height = chance.integers(1, 5, classes)
+    closed = classes > 2 and draw(st.booleans())
+    if closed:
+        height[:] = height[0]
+    spread = np.stack([chance.multinomial(h, np.ones(domains) / domains) for h in height])
+    cost = np.zeros((classes, int(height.max()) + 1))
+    for p in range(classes):
+        cost[p, 1 : height[p]] = chance.integers(0, 6)
+        cost[p] -= chance.integers(0, 2) * np.arange(cost.shape[1]) ** 2 / 3
+    link = chance.integers(0, 4, classes).astype(float)
+    link[-1] = link[-1] if closed else 0
+    room = spread.sum(axis=0) + chance.integers(0, 3, domains)
+    none = np.zeros((domains, 0), dtype=np.int64)
+    return Counts(height, cost, link, room, np.full(classes, -1, dtype=np.int64), none), spread
+
+
+def rows(units: int, most: list[int]) -> Iterator[tuple[int, ...]]:
+    """All ways to spread `units` over domains that hold at most so many each."""
+    for row in product(*(range(min(units, m) + 1) for m in most)):
+        if sum(row) == units:
+            yield row
+
+
+def every_spread(problem: Counts) -> Iterator[Ints]:
+    options = [list(rows(h, problem.room.tolist())) for h in problem.height.tolist()]
+    for chosen in product(*options):
+        spread = np.array(chosen)
+        if (spread.sum(axis=0) <= problem.room).all():
+            yield spread
+
+
+@given(problems())
+@relaxed
+def test_the_best_spread_is_that_of_brute_force(case: tuple[Counts, Ints]) -> None:
+    problem, spread = case
+    least = min(problem.bytes_of(other) for other in every_spread(problem))
+    found = best_spread(problem, spread, 1.0)
+    assert found is not None
+    assert problem.fits(found.spread)
+    assert problem.bytes_of(found.spread) == pytest.approx(least, abs=1e-6)
+    assert found.bound == pytest.approx(least, abs=1e-6)
+
+
+@given(problems(), st.floats(1e-5, 1e-2))
+@relaxed
+def test_with_hardly_any_work_the_bound_still_holds(case: tuple[Counts, Ints], work: float) -> None:
+    problem, spread = case
+    least = min(problem.bytes_of(other) for other in every_spread(problem))
+    found = best_spread(problem, spread, work)
+    assert found is not None
+    assert found.bound <= least + 1e-6
+    assert least - 1e-6 <= problem.bytes_of(found.spread) <= problem.bytes_of(spread) + 1e-6
+
+
+def test_large_problems_and_those_with_kinds_are_left_alone() -> None:
+    none = np.zeros((2, 0), dtype=np.int64)
+    height, link, free = np.array([65]), np.zeros(1), np.array([-1])
+    large = Counts(height, np.zeros((1, 66)), link, np.array([40, 40]), free, none)
+    assert best_spread(large, np.array([[40, 25]]), 1.0) is None
+    small = replace(large, height=np.array([4]), cost=np.ones((1, 5)))
+    kinds = replace(small, kind_room=np.full((2, 1), 40))
+    assert best_spread(kinds, np.array([[4, 0]]), 1.0) is None
+    assert best_spread(small, np.array([[4, 0]]), 1.0) is not None
