@@ -26,6 +26,7 @@ from .ordering import in_one_order
 from .packing import pack_in_order
 from .pcg import PCG
 from .placement import Placement
+from .search_limits import check_search
 from .tensor_groups import with_whole_groups
 
 MOST_EXACT_RANKS = 40
@@ -52,14 +53,15 @@ def place(
     packing in order under them. The same arguments give the same placement, unless the machine is
     so slow or busy that the work counted as `time_limit_s` takes more than twice that and two
     seconds. The order of nodes and groups in the input does not decide between placements that
-    cost the same. Raises Infeasible, with what is
-    short and where, or which constraint cannot be met and what can.
+    cost the same. Raises Infeasible, with what is short and where, or which constraint cannot be
+    met and what can, and InvalidInput for a limit or a seed that means nothing.
 
     objective: with "time", the least predicted communication time instead (see `link_time`), never
     more than that of the placement by bytes, or of packing in order where that splits no
     tensor-parallel group; takes up to twice as long, as the placement by bytes comes first. Of
     constraints it knows only `split_tensor_groups`.
     """
+    check_search("place", time_limit_s, seed)
     wish = constraints or Constraints()
     _check_objective(objective, wish)
     rest = wish.on_devices

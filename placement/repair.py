@@ -13,6 +13,7 @@ from .losses import Device, Loss
 from .pcg import PCG
 from .place import PROOF_TOLERANCE, place
 from .placement import Placement
+from .search_limits import check_search
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ def repair(
     Raises Infeasible, with how many devices of which kind are short or the constraint in the way,
     and InvalidInput.
     """
+    check_search("repair", time_limit_s, seed)
     if max_moves < 0:
         raise InvalidInput("repair", [Problem("max_moves", f"found {max_moves}", "give 0 or more")])
     wish = constraints or Constraints()

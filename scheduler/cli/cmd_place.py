@@ -31,7 +31,7 @@ from .output import check_outputs, console, json_option, print_json, table
     show_default=True,
     help="Seconds the solver may take.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option(
     "--objective",
     type=click.Choice(["bytes", "time"]),
