@@ -39,6 +39,11 @@ class Chains:
         return self.net_constant + self.link_constant
 
     @property
+    def around(self) -> float:
+        """Weight of the links from the last class back to the first; 0 where these are none."""
+        return float(self.link[-1])
+
+    @property
     def height(self) -> Ints:
         """Units of each class."""
         return np.array([len(m) for m in self.members], dtype=np.int64)
