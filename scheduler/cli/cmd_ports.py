@@ -59,7 +59,7 @@ from .output import check_outputs, console, json_option, print_json, table
     default=Method.COLOURING.value,
     show_default=True,
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option("--out", type=click.Path(dir_okay=False), help="Write the port plan here.")
 @json_option
 def command(

@@ -47,7 +47,7 @@ _SHOWN = 40
     show_default=True,
     help="Seconds for placing anew.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option("--out", type=click.Path(dir_okay=False), help="Write the new placement file here.")
 @constraint_options
 @json_option
