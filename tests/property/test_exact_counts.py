@@ -1,4 +1,4 @@
-"""The exact solver of counts: what brute force finds, closed chains too, and never a false proof."""
+"""The exact solver of counts: what brute force finds, closed chains too; never a false proof."""
 
 from __future__ import annotations
 
