@@ -13,6 +13,7 @@ from ..errors import Infeasible, InvalidInput, Problem
 from ..evaluate import Device
 from ..models import Model
 from ..pcg import Requirement
+from ..strategies.cluster_rules import check
 from ..workload import Parallelism, Precision, Workload
 from .baselines import Baseline, baselines
 from .estimates import Estimate
@@ -30,6 +31,9 @@ from .why import memory_text, why_slower
 
 PLACED_OF_EACH_PLAN = 5
 """So many of the best strategies are placed by the solver, the rest on free devices in order."""
+PLACED_OF_LARGE_PLANS = 2
+MOST_RANKS_OF_SMALL_PLANS = 4096
+"""Above, fewer are placed, and rules of thumb not: a placement takes seconds."""
 _FEWER_TRIED = 3
 _NEARLY_FULL = 0.92
 _FIXED = ("model", "parallelism", "global_batch", "micro_batch", "sequence", "recompute")
@@ -249,18 +253,21 @@ class _Planner:
         self._found = sorted(found, key=lambda pair: pair[0].rank)[:keep]
         alone = [ground for _, ground in self._found if not ground.mixed]
         self._ground = next(iter([*alone, *grounds]))
-        self._each_s = time_limit_s / (PLACED_OF_EACH_PLAN + 2)
+        ranks = self._found[0][0].workload.parallelism.world_size
+        self._large = ranks > MOST_RANKS_OF_SMALL_PLANS
+        self._placed = PLACED_OF_LARGE_PLANS if self._large else PLACED_OF_EACH_PLAN
+        self._each_s = time_limit_s / (self._placed + 2)
         self._several = len(free_devices(cluster)) > 1
 
     def plan(self) -> Plan:
         ground = self._ground
         rules = baselines(ground.space, ground.estimator, ground.island)
         ranked = [
-            (self._seated(one, here, position < PLACED_OF_EACH_PLAN), one, here)
+            (self._seated(one, here, position < self._placed), one, here)
             for position, (one, here) in enumerate(self._found)
         ]
         thumbs = [
-            (self._seated(rule.strategy, ground, True), rule.strategy, rule)
+            (self._seated(rule.strategy, ground, not self._large), rule.strategy, rule)
             for rule in rules
             if rule.strategy is not None and rule.fits
         ]
@@ -286,7 +293,7 @@ class _Planner:
             ),
             considered=counts,
             points=tuple(point for one in self._grounds for point in one.outcome.points),
-            notes=tuple(self._notes(strategies)),
+            notes=(*self._notes(strategies), *_findings(best.workload, ground)),
             free_devices=free_devices(self._cluster).total(),
             cluster_name=self._cluster.name,
             spine=self._cluster.spine,
@@ -362,6 +369,13 @@ class _Planner:
             of = len(free_devices(self._cluster))
             notes.append(f"of {of} kinds of accelerator the best uses {' and '.join(kinds)}")
         return notes
+
+
+def _findings(workload: Workload, ground: _Ground) -> list[str]:
+    """What is unwise about a strategy without being forbidden."""
+    if not isinstance(ground.estimator, Estimator):
+        return []
+    return [str(found.problem) for found in check(workload, ground.cluster, ground.estimator)]
 
 
 def _order(seated: Seated) -> tuple[float, float, float]:

@@ -124,6 +124,8 @@ class _Search:
         self._outcome = Outcome()
         self._best: dict[Degrees, Strategy] = {}
         self._limit_s = limit_s
+        self._order = count()
+        self._queue: list[tuple[float, int, Slice | Shape, Floor | None]] = []
         self._memory_bytes = space.limits.memory_share * max(
             estimator.cluster.accelerator(node.accelerator).memory_bytes
             for node in estimator.cluster.nodes
@@ -131,24 +133,44 @@ class _Search:
         )
 
     def run(self) -> Outcome:
-        order = count()
-        queue: list[tuple[float, int, Slice | Shape, Floor]] = []
         tally = self._outcome.tally
-        for part in self._slices():
-            floor = self._floors.of_slice(part)
-            heapq.heappush(queue, (self._floors.slice_s(part, floor), next(order), part, floor))
-        while queue:
-            seconds, _, item, floor = heapq.heappop(queue)
+        self._queue_slices()
+        while self._queue:
+            seconds, _, item, floor = heapq.heappop(self._queue)
             if self._hopeless(seconds):
                 tally.add(BOUND, self._size(item))
             elif isinstance(item, Shape):
                 self._work_out(item)
+            elif floor is None:
+                self._queue_slice(item)
             else:
                 for shape in self._shapes(item, floor):
-                    entry = (self._floors.shape_s(shape, floor), next(order), shape, floor)
-                    heapq.heappush(queue, entry)
+                    self._push(self._floors.shape_s(shape, floor), shape, floor)
         self._outcome.best = self._ranked()[: self._keep]
         return self._outcome
+
+    def _queue_slices(self) -> None:
+        """Queue every slice; those that recompute more by the floor of one that recomputes less.
+
+        Recomputation only adds to a step, so most of these never need a floor of their own.
+        """
+        order = ("none", "selective", "full").index
+        least: dict[Slice, float] = {}
+        for part in sorted(self._slices(), key=lambda part: order(part.recompute)):
+            key = part._replace(recompute="none")
+            if key in least:
+                self._push(least[key], part, None)
+            else:
+                least[key] = self._queue_slice(part)
+
+    def _queue_slice(self, part: Slice) -> float:
+        floor = self._floors.of_slice(part)
+        seconds = self._floors.slice_s(part, floor)
+        self._push(seconds, part, floor)
+        return seconds
+
+    def _push(self, seconds: float, item: Slice | Shape, floor: Floor | None) -> None:
+        heapq.heappush(self._queue, (seconds, next(self._order), item, floor))
 
     def _slices(self) -> Iterator[Slice]:
         """Slices that break no rule by themselves."""

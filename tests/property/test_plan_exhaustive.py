@@ -227,6 +227,24 @@ def test_no_strategy_goes_below_the_floors_of_its_slice_and_shape(
                 assert floors.shape_bytes(shape, floor) <= found.memory_bytes
 
 
+@settings(max_examples=10, deadline=None)
+@given(cases(), st.integers(0, 10_000))
+def test_recomputing_more_never_takes_less_time(
+    case: tuple[Model, Cluster, Limits, int], chosen: int
+) -> None:
+    model, where, limits, batch = case
+    count = sum(len(node.usable_devices) for node in where.nodes)
+    space = Space(
+        Task(model, batch, 2048, {}), limits, [count], island_size(where), domain_sizes(where)
+    )
+    floors = Floors(space, Estimator(where))
+    parts = [part for part in space.slices() if part.recompute == limits.recompute[0]]
+    part = parts[chosen % len(parts)]
+    ways = [part._replace(recompute=word) for word in ("none", "selective", "full")]
+    times = [floors.of_slice(way).busy_s for way in ways]
+    assert times == sorted(times)
+
+
 @settings(max_examples=15, deadline=None)
 @given(cases(), st.integers(0, 10_000))
 def test_what_is_shared_out_changes_memory_and_the_end_of_a_step_alone(

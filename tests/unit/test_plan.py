@@ -15,6 +15,7 @@ from railweave.placement import (
     Model,
     Plan,
     build_pcg,
+    check,
     estimate,
     evaluate,
     occupied,
@@ -82,6 +83,7 @@ def test_strategies_are_ranked_by_their_step_on_their_own_devices(
         traffic = evaluate(build_pcg(one.workload), where, devices).traffic_bytes
         assert one.placement.traffic_bytes == traffic
         assert one.estimate.step_s <= one.in_order_s * (1 + 1e-12)
+        assert not any(finding.must for finding in check(one.workload, where))
     assert [one.placed for one in found.strategies] == [True] * 5 + [False] * 5
 
 
@@ -160,6 +162,19 @@ def test_the_same_arguments_give_the_same_plan(dense: Plan) -> None:
     assert [s.placement.devices for s in again.strategies] == [
         s.placement.devices for s in dense.strategies
     ]
+
+
+def test_of_hundreds_of_thousands_of_strategies_few_are_worked_out() -> None:
+    found = plan(
+        Model.from_catalog("gpt3-175b"),
+        cluster(128, "A100-80G"),
+        global_batch=1536,
+        sequence=2048,
+        time_limit_s=0.1,
+        keep=1,
+    )
+    assert found.considered["considered"] > 200_000
+    assert len(found.points) < found.considered["considered"] / 50
 
 
 def test_only_free_devices_are_used_wherever_they_are() -> None:
