@@ -29,9 +29,7 @@ def in_units(pcg_ranks: int, slots: Ints, node: Ints) -> Ints:
 
 @pytest.mark.parametrize("grown_beyond", [0, 100])
 @given(st.data())
-@settings(
-    max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_moves_change_the_seconds_as_the_model_says(grown_beyond: int, data: st.DataObject) -> None:
     pcg, cluster, devices = data.draw(instances())
     fabric = Fabric.of(cluster)
