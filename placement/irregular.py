@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from .arrange import filled, grown_order
 from .budget import Budget
+from .counted_starts import counted_starts
 from .cuts import fewer
 from .index import ANY_KIND, Fabric, Floats, Ints
 from .local import Local
@@ -41,15 +44,18 @@ def place_irregular(
         for home in homes:
             tried = np.full(graph.units, -1, dtype=np.int64)
             _divide(graph, room, level, home, order, work, seed, tried, budget)
-            cost = _bytes_by_level(fabric, graph, tried)
+            cost = bytes_by_level(fabric, graph, tried)
             if best is None or fewer(cost, best):
                 best, node[:] = cost, tried
         return
     starts = [np.arange(graph.units), order]
     work = budget.left * _SEARCH_SHARE
-    where, done = _division(
-        graph, room, fabric.levels, outermost, order, starts, work * _OUTERMOST_SHARE, seed, THREADS
-    )
+    level = fabric.levels
+    counted, spent = counted_starts(graph, room, level - 1, outermost, work, seed)
+    own = (work - spent) * _OUTERMOST_SHARE
+    begun = [start[order] for start in counted]
+    where, done = _division(graph, room, level, outermost, order, starts, own, seed, begun, THREADS)
+    done += spent
     budget.charge(done)
     work = max(0.0, work - done)
     for i, domain in enumerate(outermost.tolist()):
@@ -72,7 +78,7 @@ def _homes(graph: UnitGraph, room: Room) -> tuple[int, list[int]]:
     return len(room.room), []
 
 
-def _bytes_by_level(fabric: Fabric, graph: UnitGraph, node: Ints) -> Floats:
+def bytes_by_level(fabric: Fabric, graph: UnitGraph, node: Ints) -> Floats:
     """Bytes that cross each level's boundary, up to a constant a level."""
     none = np.zeros((0, 0), dtype=np.int64)
     found = np.zeros(fabric.levels)
@@ -118,11 +124,13 @@ def _division(
     orders: list[Ints],
     work: float,
     seed: int,
+    begun: Sequence[Ints] = (),
     threads: int = 1,
 ) -> tuple[Ints, float]:
     """Index into `children` for each of `units`, and the work done.
 
-    It costs no more than filling the children with the units in any of the `orders`.
+    It costs no more than filling the children with the units in any of the `orders`, or than any
+    of those `begun`.
     """
     spaces, kinds = room.room[level - 1][children], room.kind_room[level - 1][children]
     needs_kinds = bool((graph.kind[units] != ANY_KIND).any())
@@ -130,7 +138,7 @@ def _division(
     local = Local.of(graph, units, spaces, kind_room)
     place = np.empty(graph.units, dtype=np.int64)
     place[units] = np.arange(len(units))
-    starts = []
+    starts = list(begun)
     for order in orders:
         for fill in (np.arange(len(children)), np.argsort(-spaces, kind="stable")):
             start = np.empty(len(units), dtype=np.int64)

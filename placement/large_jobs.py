@@ -8,12 +8,12 @@ from .arrange import divide
 from .bound import SAFETY
 from .budget import Budget
 from .chain_jobs import place_chains
-from .cuts import cut_bytes, fewer_bytes
+from .cuts import cut_bytes, fewer, fewer_bytes
 from .exact_units import MOST_UNITS, outermost_exactly
 from .gather import Gathered, gather
 from .general_bound import general_bound
 from .index import Demand, Fabric, Ints
-from .irregular import place_irregular
+from .irregular import bytes_by_level, place_irregular
 from .local import Local
 from .room import Room
 from .units import unit_graph
@@ -22,6 +22,10 @@ _MOST_SINGLE = 512
 """Ranks up to which a job on partly taken nodes is also placed rank by rank."""
 _SINGLE_SHARE = 0.2
 """Part of the limit that this takes at least."""
+_LEFT_OUT = 0.05
+"""Bytes that chains leave out, to those they take, from which they are not trusted alone."""
+_APART_SHARE = 0.4
+"""Part of the limit for placing such a job as one without chains."""
 _LOOSE = 1.05
 """Bytes over the bound from which another bound is tried."""
 
@@ -41,9 +45,13 @@ def found_by_search(
     room = Room.of(fabric, gathered.atom)
     node = np.full(gathered.atoms.units, -1, dtype=np.int64)
     bound = 0.0
-    if gathered.chains is not None:
-        bound = place_chains(fabric, gathered, gathered.chains, room, budget, seed, node)
+    chains = gathered.chains
+    if chains is not None:
+        bound = place_chains(fabric, gathered, chains, room, budget, seed, node)
         method = "counts"
+        left_out = chains.left_out_bytes > _LEFT_OUT * chains.link_constant and not chains.around
+        if left_out and _better_apart(fabric, gathered, room, budget, seed, node):
+            method = "multilevel"
     else:
         place_irregular(fabric, gathered.atoms, room, budget, seed, node)
         method = "multilevel"
@@ -57,6 +65,20 @@ def found_by_search(
     if cost > bound * _LOOSE:
         bound = max(bound, general_bound(fabric, gathered, cost, budget, seed))
     return slots, bound, method
+
+
+def _better_apart(
+    fabric: Fabric, gathered: Gathered, room: Room, budget: Budget, seed: int, node: Ints
+) -> bool:
+    """Whether placing the atoms of a job whose chains leave links out is better; fills `node`."""
+    own = Budget(max(budget.left, budget.time_limit_s * _APART_SHARE))
+    tried = np.full(gathered.atoms.units, -1, dtype=np.int64)
+    place_irregular(fabric, gathered.atoms, room, own, seed, tried)
+    found, before = (bytes_by_level(fabric, gathered.atoms, each) for each in (tried, node))
+    if not fewer(found, before):
+        return False
+    node[:] = tried
+    return True
 
 
 def _proved_by_units(

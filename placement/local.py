@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -102,6 +102,27 @@ class Local:
             self.net_ranks[here],
             np.concatenate(links, axis=1),
             np.concatenate(weights),
+        )
+
+    def heaviest_links(self, each: int) -> Local:
+        """The problem with the links that are among the `each` heaviest of one of their ends.
+
+        Itself where that would leave out few.
+        """
+        units = len(self.size)
+        if len(self.unit_link) <= 3 * each * units:
+            return self
+        owner = np.repeat(np.arange(units), np.diff(self.unit_link_start))
+        by_weight = np.lexsort((-self.unit_link_weight, owner))
+        rank = np.empty(len(owner), dtype=np.int64)
+        rank[by_weight] = np.arange(len(owner)) - self.unit_link_start[owner[by_weight]]
+        code = np.minimum(owner, self.unit_link) * units + np.maximum(owner, self.unit_link)
+        kept = np.isin(code, code[rank < each])
+        return replace(
+            self,
+            unit_link_start=_starts(owner[kept], units),
+            unit_link=self.unit_link[kept],
+            unit_link_weight=self.unit_link_weight[kept],
         )
 
     @property

@@ -22,6 +22,8 @@ _UNITS_PER_DOMAIN = 6
 """A problem is coarse enough with so many units, or so many a domain."""
 _LINKED_MEMBERS = 256
 _MOST_LINKS = 400_000
+_HEAVIEST_LINKS = 50
+"""Links of each unit that stand for all of them where there are many more, but at the end."""
 _POOL = 12
 _FRESH = 24
 """New divisions with which a pool begins."""
@@ -33,7 +35,7 @@ _ELITES = 3
 """Divisions of each pool that go into the pool of the best, which comes after every third."""
 _GROWTHS = 6
 _HEAT = 0.3
-_WALK_SHARE, _DENSE_WALK_SHARE = 0.1, 0.4
+_WALK_SHARE, _DENSE_WALK_SHARE = 0.1, 0.25
 """Part of the work for a walk at the end; where few divisions can be made, the walk gets more."""
 _FEW_RUNS = 100
 _APART_SHARE = 0.8
@@ -64,22 +66,27 @@ def partitioned(
     of several pools make a pool of their own.
     """
     linked = local.pairs_as_links(_LINKED_MEMBERS, _MOST_LINKS)
+    light = linked.heaviest_links(_HEAVIEST_LINKS)
     threads = threads if work > _LEAST_FOR_THREADS else 1
-    every = [_Evolving(linked, starts, seed * threads + t) for t in range(threads)]
+    every = [_Evolving(light, starts, seed * threads + t) for t in range(threads)]
     evolving = every[0]
     if len(local.room) < 2 or len(local.size) < 2:
-        return evolving.best.where, evolving.done
+        return min([evolving.best.where, *starts], key=local.bytes_of), evolving.done
     if threads > 1:
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(lambda one: one.evolve(_APART_SHARE * work), every))
         evolving.join(every[1:], work)
     else:
         evolving.evolve(work)
-    done = evolving.done
+    best, done = evolving.best.where, evolving.done
+    if light is not linked:
+        met = [divided.where for divided in evolving.elites]
+        best, spent = refined(linked, min([*met, *starts], key=linked.bytes_of))
+        done += spent
     moves = int(max(0.0, work - done) * MOVES_PER_WORK) if not evolving.exhausted else 0
     done += moves / MOVES_PER_WORK
     # A walk that exchanges units finds what moves one by one do not where domains are full.
-    return polished(local, evolving.best.where, moves, seed, _HEAT), done
+    return polished(local, best, moves, seed, _HEAT), done
 
 
 class _Evolving:
@@ -91,24 +98,24 @@ class _Evolving:
         self._runs = 0
         self.done = local.entries / ENTRIES_PER_WORK
         self.exhausted = False
-        self._elites: list[Divided] = []
+        self.elites: list[Divided] = []
         for start in sorted(starts, key=local.bytes_of)[:_ELITES]:
             where, spent = refined(local, start)
             self.done += spent
-            self._admit(self._elites, where)
+            self._admit(self.elites, where)
         self._dearest = 2 * self.done
 
     @property
     def best(self) -> Divided:
         """The cheapest division met."""
-        return self._elites[0]
+        return self.elites[0]
 
     def evolve(self, work: float) -> None:
         """Make and combine divisions until about so much work is done."""
         stale, pools = 0, 0
         while not self._over(work) and not self.exhausted:
             before = self.best.cost
-            pool: list[Divided] = list(self._elites) if pools % 4 == 3 else []
+            pool: list[Divided] = list(self.elites) if pools % 4 == 3 else []
             if not pool:
                 for _ in range(_FRESH):
                     if self._over(work):
@@ -116,7 +123,7 @@ class _Evolving:
                     self._fresh(pool)
             self._combine(pool, work)
             for divided in pool[:_ELITES]:
-                self._admit(self._elites, divided.where)
+                self._admit(self.elites, divided.where)
             pools += 1
             better = self.best.cost < before - 1e-9 * abs(before)
             stale = 0 if better else stale + 1
@@ -127,9 +134,9 @@ class _Evolving:
         for other in others:
             self.done = max(self.done, other.done)
             self._dearest = max(self._dearest, other._dearest)
-            for divided in other._elites:
-                self._admit(self._elites, divided.where)
-        self._combine(self._elites, work)
+            for divided in other.elites:
+                self._admit(self.elites, divided.where)
+        self._combine(self.elites, work)
         self.exhausted = False
 
     def _over(self, work: float) -> bool:

@@ -149,3 +149,32 @@ def test_dividing_is_never_worse_than_a_start_and_the_same_for_a_seed(
     beside = [partitioned(local, [start], 0.06, seed, threads=2)[0] for _ in range(2)]
     assert (beside[0] == beside[1]).all()
     assert local.bytes_of(beside[0]) <= local.bytes_of(start) + 1e-6
+
+
+def test_where_everything_is_linked_the_heaviest_links_stand_for_all_until_the_end() -> None:
+    chance = np.random.default_rng(3)
+    ranks, groups = 260, 600
+    place = chance.random((ranks, 2))
+    hub = chance.random((groups, 2))
+    near = np.argsort(((hub[:, None] - place) ** 2).sum(axis=2), axis=1)
+    member = [near[g, : int(chance.integers(4, 60))] for g in range(groups)]
+    demand = Demand(
+        ranks=ranks,
+        form=np.full(groups, 2),
+        weight=np.ones(groups),
+        start=np.concatenate([[0], np.cumsum([len(m) for m in member])]),
+        member=np.concatenate(member),
+        kind=np.full(ranks, ANY_KIND),
+    )
+    room = np.array([60, 70, 80, 90])
+    none = np.zeros((4, 0), dtype=np.int64)
+    local = Local.of(unit_graph(demand), np.arange(ranks), room, none)
+    linked = local.pairs_as_links(256, 10**6)
+    light = linked.heaviest_links(20)
+    assert len(light.unit_link) < len(linked.unit_link) / 1.5
+    assert np.diff(light.unit_link_start).min() >= 20
+    by_place = np.repeat(np.arange(4), room)[np.argsort(np.argsort(place[:, 0]))]
+    found, _ = partitioned(local, [by_place], 0.3, 1)
+    assert local.fits(found)
+    together = local.bytes_of(np.zeros(ranks, dtype=np.int64))
+    assert local.bytes_of(found) - together < 0.95 * (local.bytes_of(by_place) - together)
