@@ -20,6 +20,7 @@ _SHOWN = 0.98
 """So large a part of the points decides how far the picture reaches."""
 _CELL = 3.0
 """Points nearer to each other than so many pixels are drawn as one."""
+_NEAR_LINE = 24.0
 _UNIT = 13.0
 
 
@@ -73,7 +74,13 @@ def draw_points(found: Plan, theme: Theme = "auto") -> str:
             svg.text(x + 9, y + 4, name, "t t3")
     x, y = axes.at(best.step_s, best.memory_bytes)
     svg.rect(x - 5, y - 5, 10, 10, "flowfill", radius=5, tip=f"the best: {found.best}")
-    svg.text(x + 2, y - 10, f"the best, {seconds_text(best.step_s)}", "t t2 b")
+    near_the_limit = abs(y - axes.at(axes.least_s, limit)[1]) < _NEAR_LINE
+    svg.text(
+        x + 2,
+        y + 19 if near_the_limit else y - 10,
+        f"the best, {seconds_text(best.step_s)}",
+        "t t2 b",
+    )
     height = _PLOT_HEIGHT + 92
     title = "Time against memory of the strategies worked out"
     return svg.render(WIDTH, height, title, f"{len(found.points)} strategies.", theme)

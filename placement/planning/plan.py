@@ -251,8 +251,8 @@ class _Planner:
         self._devices, self._keep, self._seed = devices, keep, seed
         found = [(one, ground) for ground in grounds for one in ground.outcome.best]
         self._found = sorted(found, key=lambda pair: pair[0].rank)[:keep]
-        alone = [ground for _, ground in self._found if not ground.mixed]
-        self._ground = next(iter([*alone, *grounds]))
+        alone = [ground for ground in grounds if not ground.mixed]
+        self._ground = min(alone or grounds, key=lambda one: _last_s([one], 1))
         ranks = self._found[0][0].workload.parallelism.world_size
         self._large = ranks > MOST_RANKS_OF_SMALL_PLANS
         self._placed = PLACED_OF_LARGE_PLANS if self._large else PLACED_OF_EACH_PLAN
