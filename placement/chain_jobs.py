@@ -8,10 +8,12 @@ import numpy as np
 
 from .budget import Budget
 from .chain_bound import chain_bound
+from .counts import Counts
 from .descent import Descent, Spread
 from .few_units import spread_of_few
 from .gather import Gathered
 from .index import Fabric, Ints
+from .matching import match_chain
 from .polish import MOVES_PER_WORK
 from .room import Room
 from .search import THREADS, search
@@ -26,6 +28,8 @@ from .structured import counts_in
 _FIRST_SHARE = 0.3
 _SECOND_SHARE = 0.5
 _SEATING_SHARE = 0.3
+_OPENED_SHARE = 0.8
+"""Part of the work on a closed chain in which its last links are shared out over all."""
 
 
 def place_chains(
@@ -69,7 +73,8 @@ def _spread(
     few = spread_of_few(fabric, gathered, chains, split, room, problem, starts, work, seed)
     if few is not None:
         return few
-    blocks = search(problem, starts, work * _FIRST_SHARE, seed, nothing)
+    opened, _ = problem.opened()
+    blocks = search(opened, starts, work * _FIRST_SHARE, seed, nothing)
     work *= _SECOND_SHARE
     none = [np.zeros((0, len(outermost)), dtype=np.int64)] * problem.classes
 
@@ -89,5 +94,30 @@ def _spread(
         if cost <= nothing:
             return Spread(blocks, none), 0.0
         least = pool.submit(bound, cost + chains.constant)
-        blocks = search(problem, [blocks, *starts], work, seed + 1, nothing, begun=True)
+        if opened is problem:
+            blocks = search(problem, [blocks, *starts], work, seed + 1, nothing, begun=True)
+        else:
+            blocks = _closed(problem, opened, [blocks, *starts], work, seed + 1)
         return Spread(blocks, none), least.result()
+
+
+def _closed(problem: Counts, opened: Counts, starts: list[Ints], work: float, seed: int) -> Ints:
+    """The cheapest spread found of a closed chain, as its units can in fact be matched.
+
+    Counts tell the least that the links which close a chain can cost, and a search that counts on
+    it finds spreads that go round. One that shares them out over the chain does not.
+    """
+    even = search(opened, starts, work * _OPENED_SHARE, seed, begun=True)
+    bold = search(problem, [even, *starts], work * (1 - _OPENED_SHARE), seed + 1, begun=True)
+    return min([*starts, even, bold], key=lambda spread: _matched_bytes(problem, spread))
+
+
+def _matched_bytes(problem: Counts, spread: Ints) -> float:
+    """Bytes of a spread of a closed chain once its units are matched."""
+    domains = np.arange(problem.domains)
+    places = [np.repeat(domains, row) for row in spread]
+    linked = (problem.link > 0).tolist()
+    ordered = match_chain(places, linked, domains[None, :])
+    least = int(np.minimum(spread[-1], spread[0]).sum())
+    together = int((ordered[-1] == ordered[0]).sum())
+    return problem.bytes_of(spread) + float(problem.link[-1]) * (least - together)

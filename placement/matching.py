@@ -32,14 +32,13 @@ def _partners(before: Ints, here: Ints, domain: Ints, home: Ints | None) -> Ints
     if home is not None:
         rows += [(row, home) for row in domain]
     rows.append((np.zeros(domain.shape[1], dtype=np.int64), before))
+    leaving = _leaving(before, here, domain[-1], home)
     for row, near in rows:
         if not len(open_before):
             break
         left, right = row[near[open_before]], row[open_here]
-        away = np.zeros(len(left), dtype=bool)
-        if home is not None:
-            away = domain[-1, before[open_before]] != domain[-1, home[open_before]]
-        by_left, by_right = np.lexsort((away, left)), np.argsort(right, kind="stable")
+        by_left = np.lexsort((leaving[open_before], left))
+        by_right = np.argsort(right, kind="stable")
         rank_left, rank_right = _rank_within(left[by_left]), _rank_within(right[by_right])
         width = max(len(before), 1)
         keys_left = left[by_left] * width + rank_left
@@ -52,6 +51,18 @@ def _partners(before: Ints, here: Ints, domain: Ints, home: Ints | None) -> Ints
         open_before = np.delete(open_before, chosen_left)
         open_here = np.delete(open_here, chosen_right)
     return answer
+
+
+def _leaving(before: Ints, here: Ints, outermost: Ints, home: Ints | None) -> Ints:
+    """Which units leave their domain first, largest first: those whose home has room for them."""
+    if home is None:
+        return np.zeros(len(before), dtype=np.int64)
+    at, goal = outermost[before], outermost[home]
+    domains = int(outermost.max()) + 1
+    growth = np.bincount(outermost[here], minlength=domains) - np.bincount(at, minlength=domains)
+    away = at != goal
+    eager: Ints = away.astype(np.int64) + (away & (growth[goal] > 0))
+    return eager
 
 
 def _rank_within(sorted_labels: Ints) -> Ints:

@@ -30,10 +30,13 @@ def shape_bound(problem: Counts, constant: float, found: float, work: float) -> 
     domain takes the cheapest shape for its units (f whole classes, r parts, s), and a knapsack adds
     up to all units. That every class is whole in one domain or in parts in two is priced.
 
+    In a closed chain with links of weight v from the last class to the first, w elsewhere, the
+    units that a domain takes up are counted going round: s_j or more where it has none of some
+    class, maybe none where it has some of all. With v of every link counted so, and w - v along the
+    open chain, a shape costs (w - v) * s if it is of all classes, else w * s.
+
     `found`: the cost of a known spread, so that larger g need not be looked at.
     """
-    problem, closing = problem.opened()
-    constant += closing
     height = int(problem.height[0])
     pipe = float(problem.link[:-1].max(initial=0.0))
     even = (problem.height == height).all() and (problem.link[:-1] == pipe).all()
@@ -42,8 +45,11 @@ def shape_bound(problem: Counts, constant: float, found: float, work: float) -> 
     whole = problem.cost[:, height]
     if not even or pipe <= 0 or ring < 0 or (whole != 0).any() or height < 2:
         return 0.0
-    if abs(constant - pipe * height * (problem.classes - 1)) > SAFETY * abs(constant):
+    around = float(problem.link[-1])
+    linked = pipe * height * (problem.classes - 1) + around * height
+    if abs(constant - linked) > SAFETY * abs(constant):
         return 0.0
+    around = min(around, pipe)
     total = int(problem.height.sum())
     rooms = np.minimum(problem.room, total)
     step = float(total) * float(rooms.max()) * len(rooms) / KNAPSACK_STEPS_PER_WORK
@@ -53,7 +59,9 @@ def shape_bound(problem: Counts, constant: float, found: float, work: float) -> 
         best = 0.0
         for price in prices:
             for slope in (pipe * part for part in _SLOPES):
-                units = _cheapest(rooms, problem.classes, height, high, ring, slope, price, total)
+                units = _cheapest(
+                    rooms, problem.classes, height, high, ring, slope, 0.0, price, total
+                )
                 crossing = (pipe - slope) * low
                 value = units - slope * height + crossing + 2 * price * problem.classes
                 best = max(best, value)
@@ -63,11 +71,14 @@ def shape_bound(problem: Counts, constant: float, found: float, work: float) -> 
     prices = [0.0, 0.5 * ring, 0.9 * ring]
     if steps < 16:
         return 0.0
+    free = height if around > 0 else most
     trials = [
-        _cheapest(rooms, problem.classes, height, most, ring, pipe, price, total)
+        _cheapest(rooms, problem.classes, height, free, ring, pipe, around, price, total)
         + 2 * price * problem.classes
         for price in prices
     ]
+    if around > 0:
+        return min(found, max(trials) - (pipe - around) * height) * (1 - SAFETY)
     prices = [prices[int(np.argmax(trials))]]
     steps -= 8
     queue = [(least(0, most), 0, most)]
@@ -91,10 +102,14 @@ def _cheapest(
     crossing: int,
     ring: float,
     slope: float,
+    around: float,
     price: float,
     total: int,
 ) -> float:
-    """Least of `ring * r + slope * s - price * (r + 2 f)` over shapes that hold `total` units."""
+    """Least of `ring * r + slope * s - price * (r + 2 f)` over shapes that hold `total` units.
+
+    Shapes of all classes pay `slope - around` for each of s.
+    """
     largest = rooms.max()
     # Cheapest shape by the most units it holds, before the room cuts it.
     shapes = np.full(largest + 1, _FAR)
@@ -107,7 +122,8 @@ def _cheapest(
             if f * height > largest:
                 break
             for r in range(max(0, fewest - f), classes - f + 1):
-                value = ring * r + slope * s - price * (r + 2 * f)
+                each = slope - around if f + r == classes else slope
+                value = ring * r + each * s - price * (r + 2 * f)
                 holds = min(largest, f * height + r * tall)
                 if value < shapes[holds]:
                     shapes[holds] = value
