@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .chance import BELOW, State, drawn, seeded
-from .compiled import compiled
+from .compiled import inner, lean
 from .counts import Counts
 from .index import Floats, Ints
 
@@ -59,24 +59,28 @@ def walk(
 
     cost, link: the problem's, divided by its dearest single step, the unit of temperature.
     """
-    last = start.copy()
-    best, best_cost, last_cost = _walk(
+    last, best = start.copy(), start.copy()
+    most = 4 * problem.classes
+    best_cost, last_cost = _walk(
         last,
+        best,
         cost,
         link,
-        problem.room,
+        problem.room.copy(),
         problem.kind,
-        problem.kind_room,
+        problem.kind_room.copy(),
         where,
+        np.empty((4, most + 8), dtype=np.int64),
+        np.empty((3, most + 1024), dtype=np.int64),
+        seeded(seed),
         moves,
-        seed,
         hot,
         _COLD,
     )
     return Walked(best, best_cost, last, last_cost)
 
 
-@compiled
+@inner
 def _shift(spread: Ints, cost: Floats, link: Floats, p: int, a: int, b: int, amount: int) -> float:
     """Move `amount` units of class p from domain a to b; returns the change of cost."""
     change = 0.0
@@ -99,7 +103,7 @@ def _shift(spread: Ints, cost: Floats, link: Floats, p: int, a: int, b: int, amo
     return change
 
 
-@compiled
+@inner
 def _total(spread: Ints, cost: Floats, link: Floats) -> float:
     total = 0.0
     classes, domains = spread.shape
@@ -110,7 +114,7 @@ def _total(spread: Ints, cost: Floats, link: Floats) -> float:
     return total
 
 
-@compiled
+@inner
 def _amount(spread: Ints, p: int, a: int, b: int, free: int, state: State) -> int:
     """How many units of class p to move from a to b: amounts that tend to make shapes even."""
     here = int(spread[p, a])
@@ -134,26 +138,31 @@ def _amount(spread: Ints, p: int, a: int, b: int, free: int, state: State) -> in
     return min(amount, here) if amount > 0 else here
 
 
-@compiled
+@lean
 def _walk(
     spread: Ints,
+    best: Ints,
     cost: Floats,
     link: Floats,
-    room: Ints,
+    free: Ints,
     kind: Ints,
-    kind_room: Ints,
+    kind_free: Ints,
     where: Ints,
+    log: Ints,
+    recent: Ints,
+    state: State,
     moves: int,
-    seed: int,
     hot: float,
     cold: float,
-) -> tuple[Ints, float, float]:
+) -> tuple[float, float]:
+    """Walk with `spread`, leaving the best met in `best`; returns the costs of both.
+
+    free, kind_free: the room, of which the rest is kept. log, recent: work space. Arrays are made
+    by the caller, as code that makes them takes long to compile.
+    """
     classes, domains = spread.shape
     places = len(where)
-    kinds = kind_room.shape[1]
-    state = seeded(seed)
-    free = room.copy()
-    kind_free = kind_room.copy()
+    kinds = kind_free.shape[1]
     for p in range(classes):
         for j in range(domains):
             free[j] -= spread[p, j]
@@ -161,16 +170,10 @@ def _walk(
                 kind_free[j, kind[p]] -= spread[p, j]
     now = _total(spread, cost, link)
     best_cost = now
-    best = spread.copy()
     # What changed since `best` was copied, so that a better one is copied only where it differs.
-    fresh_p = np.empty(4 * classes + 1024, dtype=np.int64)
-    fresh_a = np.empty_like(fresh_p)
-    fresh_b = np.empty_like(fresh_p)
+    fresh_p, fresh_a, fresh_b = recent[0], recent[1], recent[2]
     fresh = 0
-    log_p = np.empty(4 * classes + 8, dtype=np.int64)
-    log_a = np.empty_like(log_p)
-    log_b = np.empty_like(log_p)
-    log_n = np.empty_like(log_p)
+    log_p, log_a, log_b, log_n = log[0], log[1], log[2], log[3]
     temperature = hot
     cooling = (cold / hot) ** (1.0 / max(1, moves // 256))
     for move in range(moves):
@@ -299,7 +302,9 @@ def _walk(
             if now < best_cost - 1e-9:
                 best_cost = now
                 if fresh > len(fresh_p):
-                    best[:] = spread
+                    for q in range(classes):
+                        for j in range(domains):
+                            best[q, j] = spread[q, j]
                 else:
                     for i in range(fresh):
                         best[fresh_p[i], fresh_a[i]] = spread[fresh_p[i], fresh_a[i]]
@@ -314,4 +319,4 @@ def _walk(
                 if kinds > 0 and kind[log_p[i]] >= 0:
                     kind_free[log_a[i], kind[log_p[i]]] -= log_n[i]
                     kind_free[log_b[i], kind[log_p[i]]] += log_n[i]
-    return best, best_cost, now
+    return best_cost, now

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .compiled import compiled
+from .compiled import lean
 from .counts import Counts
 from .index import Floats, Ints
 
@@ -132,22 +132,40 @@ class _Relaxed:
         return best
 
 
-@compiled
 def _priced(
     cost: Floats, link: Floats, prices: Floats, rooms: Ints, total: int, height: int
 ) -> tuple[float, Ints]:
     """Least priced cost of a column a domain that together use `total` units, and the columns."""
-    classes = cost.shape[0]
-    domains = len(rooms)
-    largest = rooms.max()
+    classes, domains = len(cost), len(rooms)
+    largest = int(rooms.max())
     tall = min(height, largest)
     # Columns of u units are the same for every domain that has room for them: one table is enough.
     came = np.zeros((classes, largest + 1, tall + 1), dtype=np.int16)
     table = np.full(largest + 1, _FAR)
     tops = np.zeros(largest + 1, dtype=np.int64)
-    _column_table(cost, link, prices, largest, tall, came, table, tops)
-    spare = rooms.sum() - total
+    least = np.empty((2, largest + 1, tall + 1))
+    falling, falling_at = np.empty(tall + 2), np.empty(tall + 2, dtype=np.int64)
+    _column_table(cost, link, prices, largest, tall, came, table, tops, least, falling, falling_at)
     joined = np.full((domains + 1, total + 1), _FAR)
+    spread = np.zeros((classes, domains), dtype=np.int64)
+    return _joined(rooms, total, came, table, tops, joined, spread), spread
+
+
+@lean
+def _joined(
+    rooms: Ints,
+    total: int,
+    came: npt.NDArray[np.int16],
+    table: Floats,
+    tops: Ints,
+    joined: Floats,
+    spread: Ints,
+) -> float:
+    """Least priced cost of columns with `total` units from a table of columns; fills `spread`."""
+    classes, domains = spread.shape
+    spare = -total
+    for j in range(domains):
+        spare += rooms[j]
     joined[0, 0] = 0.0
     reach = 0
     for j in range(domains):
@@ -163,9 +181,8 @@ def _priced(
                 old = after[t + u]
                 after[t + u] = value if value < old else old
         reach += room
-    spread = np.zeros((classes, domains), dtype=np.int64)
     if joined[domains, total] >= _FAR:
-        return _FAR, spread
+        return _FAR
     t = total
     for j in range(domains - 1, -1, -1):
         u = max(0, rooms[j] - spare)
@@ -179,10 +196,10 @@ def _priced(
                 before = int(came[p, u, h])
                 u -= h
                 h = before
-    return joined[domains, total], spread
+    return float(joined[domains, total])
 
 
-@compiled
+@lean
 def _column_table(
     cost: Floats,
     link: Floats,
@@ -192,12 +209,12 @@ def _column_table(
     came: npt.NDArray[np.int16],
     table: Floats,
     tops: Ints,
+    least: Floats,
+    falling: Floats,
+    falling_at: Ints,
 ) -> None:
     """Fill `table[u]` with the least priced cost of a column of u units, and its last height."""
     classes = cost.shape[0]
-    least = np.empty((2, room + 1, tall + 1))
-    falling = np.empty(tall + 2)
-    falling_at = np.empty(tall + 2, dtype=np.int64)
     now, after = 0, 1
     for u in range(room + 1):
         for h in range(tall + 1):

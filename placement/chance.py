@@ -5,24 +5,25 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .compiled import compiled
+from .compiled import inner
 
 State = npt.NDArray[np.uint64]
 BELOW = 2147483648
 """Numbers drawn are 0 to BELOW - 1."""
+_WORDS = 2**64
 
 
-@compiled
 def seeded(seed: int) -> State:
     """A generator's state."""
-    state = np.zeros(1, dtype=np.uint64)
-    state[0] = np.uint64(seed) * np.uint64(2654435761) + np.uint64(88172645463325252)
+    x = (seed * 2654435761 + 88172645463325252) % _WORDS
     for _ in range(8):
-        drawn(state)
-    return state
+        x ^= x << 13 & _WORDS - 1
+        x ^= x >> 7
+        x ^= x << 17 & _WORDS - 1
+    return np.array([x], dtype=np.uint64)
 
 
-@compiled
+@inner
 def drawn(state: State) -> int:
     """The next number of a xorshift generator (Marsaglia 2003)."""
     x = state[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .compiled import compiled
+from .compiled import inner, lean
 from .index import Floats, Ints
 
 ROW_CELLS_PER_WORK = 1_500_000_000
@@ -14,7 +14,7 @@ _PAIR_CELLS = 128
 _FAR = 1e300
 
 
-@compiled
+@inner
 def _gains(
     spread: Ints, cost: Floats, link: Floats, p: int, q: int, j: int, held: int, gain: Floats
 ) -> None:
@@ -67,7 +67,7 @@ def _gains(
             gain[y] -= link[q] * min(rest, following)
 
 
-@compiled
+@inner
 def _share_rows(
     spread: Ints,
     cost: Floats,
@@ -165,7 +165,6 @@ def _share_rows(
     return change, cells
 
 
-@compiled
 def share_classes(
     spread: Ints,
     cost: Floats,
@@ -182,25 +181,48 @@ def share_classes(
     marked in `changed`, or changed meanwhile, are looked at, and none once `most_cells` table cells
     are done. Returns the change of cost and the table cells it took. What kinds need is left out.
     """
-    classes, domains = spread.shape
-    free = room.copy()
-    height = 0
-    for p in range(classes):
-        units = 0
-        for j in range(domains):
-            free[j] -= spread[p, j]
-            units += spread[p, j]
-        height = max(height, units)
-    work_order = np.empty(domains, dtype=np.int64)
-    span = np.empty((domains + 1, 2), dtype=np.int64)
-    gain = np.empty((domains, height + 1))
-    least = np.empty((domains + 1, height + 1))
-    before = changed.copy()
+    domains = spread.shape[1]
+    height = int(spread.sum(axis=1).max())
+    return _share_all(
+        spread,
+        cost,
+        link,
+        room - spread.sum(axis=0),
+        order,
+        changed.copy(),
+        np.empty(len(spread) + 1, dtype=np.int64),
+        sweeps,
+        most_cells,
+        np.empty(domains, dtype=np.int64),
+        np.empty((domains + 1, 2), dtype=np.int64),
+        np.empty((domains, height + 1)),
+        np.empty((domains + 1, height + 1)),
+    )
+
+
+@lean
+def _share_all(
+    spread: Ints,
+    cost: Floats,
+    link: Floats,
+    free: Ints,
+    order: Ints,
+    before: Ints,
+    mark: Ints,
+    sweeps: int,
+    most_cells: int,
+    work_order: Ints,
+    span: Ints,
+    gain: Floats,
+    least: Floats,
+) -> tuple[float, int]:
+    classes = spread.shape[0]
     total = 0.0
     cells = 0
     for _ in range(sweeps):
         gained = False
-        mark = np.zeros(classes + 1, dtype=np.int64)
+        for p in range(classes + 1):
+            mark[p] = 0
         for i in range(len(order)):
             for k in range(i + 1, len(order)):
                 p, q = min(order[i], order[k]), max(order[i], order[k])
@@ -217,7 +239,8 @@ def share_classes(
                     gained = True
                     mark[p] = 1
                     mark[q] = 1
-        before[:] = mark
+        for p in range(classes + 1):
+            before[p] = mark[p]
         if not gained:
             break
     return total, cells

@@ -39,7 +39,7 @@ def coarser(local: Local, label: Ints, most: int, seed: int) -> tuple[Local, Int
         local.unit_link_weight,
         most,
         int(_STEP_SHRINKING * units),
-        seed,
+        seeded(seed),
     )
     if clusters > _LEAST_SHRINKING * units:
         return None
@@ -68,14 +68,13 @@ def _clusters(
     unit_link_weight: Floats,
     most: int,
     least_clusters: int,
-    seed: int,
+    state: State,
 ) -> tuple[Ints, int]:
     """A cluster for each unit: that of the neighbour with most bytes to it for its room.
 
     Clusters are numbered from 0; also returns how many there are.
     """
     units = len(size)
-    state: State = seeded(seed)
     order = np.arange(units)
     for i in range(units - 1, 0, -1):
         j = drawn(state) % (i + 1)

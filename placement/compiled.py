@@ -1,4 +1,9 @@
-"""Compiling loops with numba, wherever its cache can be kept."""
+"""Compiling loops with numba, wherever its cache can be kept.
+
+What takes a loop's compiling from tenths of a second to seconds, and so has no place in one:
+sorting, assignments of whole arrays (`a[:] = b`), arithmetic on whole arrays, reductions. Arrays
+for a loop to work in are best made by its caller.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +26,7 @@ def compiled(function: Function) -> Function:
     The code is cached, see `compiled_cache`; where no cache can be written, it is compiled anew in
     each process.
     """
-    return cast(Function, _cached(_njit(nogil=True)(function)))
+    return cast(Function, _cached(function))
 
 
 def lean(function: Function) -> Function:
@@ -29,10 +34,16 @@ def lean(function: Function) -> Function:
 
     Only for functions that make no array.
     """
-    return cast(Function, _cached(_njit(nogil=True, _nrt=False)(function)))
+    return cast(Function, _cached(function, _nrt=False))
 
 
-def _cached(found: Any) -> Any:
+def inner(function: Function) -> Function:
+    """As `lean`, for functions that only compiled ones call, which are sooner compiled."""
+    return cast(Function, _cached(function, _nrt=False, no_cpython_wrapper=True))
+
+
+def _cached(function: Callable[..., Any], **options: bool) -> Any:
+    found = _njit(nogil=True, no_cfunc_wrapper=True, **options)(function)
     if isinstance(found, Dispatcher):  # else numba is told not to compile
         dispatcher: Any = found
         with suppress(RuntimeError):  # there is no place for the cache

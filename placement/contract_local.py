@@ -130,7 +130,8 @@ def _contracted(
     link = np.zeros(len(unit_link) + 2 * joints, dtype=np.int64)
     link_weight = np.zeros(len(unit_link) + 2 * joints)
     ends = 0
-    at[:] = -1
+    for c in range(count):
+        at[c] = -1
     for c in range(count):
         begun = ends
         for k in range(first[c], first[c + 1]):
@@ -222,7 +223,8 @@ def _crossing(
     total /= 2.0
     held = np.zeros(domains)
     for net in range(len(net_form)):
-        held[:] = 0.0
+        for d in range(domains):
+            held[d] = 0.0
         for j in range(net_start[net], net_start[net + 1]):
             held[where[net_member[j]]] += net_ranks[j]
         parts, squares = 0, 0.0

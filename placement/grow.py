@@ -89,7 +89,8 @@ def _grow(
     placed = 0
     for turn in range(2):  # the second time up to the room there is
         for d in order:
-            here[:] = 0.0
+            for u in range(units):
+                here[u] = 0.0
             while placed < units:
                 best, best_value = -1, 0.0
                 touched += units
@@ -127,7 +128,10 @@ def _grow(
     for u in shuffled:
         if where[u] < 0:
             # No room for it in one piece: refining finds a way.
-            d = int(np.argmax(free))
+            d = 0
+            for j in range(1, len(free)):
+                if free[j] > free[d]:
+                    d = j
             where[u] = d
             free[d] -= size[u]
     return touched

@@ -169,7 +169,8 @@ def best_devices(
         if depth == len(order):
             if bound[depth] < best_cost - margin:
                 best_cost = bound[depth]
-                best[:] = now
+                for n in range(ranks):
+                    best[n] = now[n]
             depth -= 1
             entering = False
             continue

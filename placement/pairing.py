@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .compiled import compiled
+from .compiled import inner, lean
 from .counts import Counts
 from .index import Floats, Ints
 
@@ -21,7 +21,7 @@ def pair_cells(problem: Counts) -> int:
     return room * height * problem.classes
 
 
-@compiled
+@inner
 def column_cost(spread: Ints, cost: Floats, link: Floats, j: int) -> float:
     """What one domain's column of a spread costs."""
     total = 0.0
@@ -32,7 +32,7 @@ def column_cost(spread: Ints, cost: Floats, link: Floats, j: int) -> float:
     return total
 
 
-@compiled
+@inner
 def share_best(
     spread: Ints,
     cost: Floats,
@@ -175,7 +175,6 @@ def share_best(
     return best - before
 
 
-@compiled
 def share_all(
     spread: Ints,
     cost: Floats,
@@ -191,28 +190,51 @@ def share_all(
     Only pairs with a domain marked in `changed`, or changed meanwhile, are looked at, and none once
     `most_cells` table cells are done. Returns the change of cost and the table cells it took.
     """
+    largest = int(room.max())
+    height = min(int(spread.sum(axis=1).max()), largest * 2)
+    wide = min(height, largest) + 1
+    return _share_all(
+        spread,
+        cost,
+        link,
+        room,
+        order,
+        changed.copy(),
+        np.empty(len(changed), dtype=np.int64),
+        sweeps,
+        most_cells,
+        np.zeros((len(spread), largest + 1, wide), dtype=np.int16),
+        np.empty((2, largest + 1, wide)),
+        np.empty(height + 2, dtype=np.int64),
+        np.empty(height + 3),
+        np.empty(height + 3, dtype=np.int64),
+    )
+
+
+@lean
+def _share_all(
+    spread: Ints,
+    cost: Floats,
+    link: Floats,
+    room: Ints,
+    order: Ints,
+    changed: Ints,
+    mark: Ints,
+    sweeps: int,
+    most_cells: int,
+    came: npt.NDArray[np.int16],
+    least: Floats,
+    queue: Ints,
+    falling: Floats,
+    falling_at: Ints,
+) -> tuple[float, int]:
     classes, domains = spread.shape
-    height = 0
-    largest = 0
-    for j in range(domains):
-        largest = max(largest, room[j])
-    for p in range(classes):
-        t = 0
-        for j in range(domains):
-            t += spread[p, j]
-        height = max(height, t)
-    height = min(height, largest * 2)
-    came = np.zeros((classes, largest + 1, min(height, largest) + 1), dtype=np.int16)
-    least = np.empty((2, largest + 1, min(height, largest) + 1))
-    queue = np.empty(height + 2, dtype=np.int64)
-    falling = np.empty(height + 3)
-    falling_at = np.empty(height + 3, dtype=np.int64)
-    changed = changed.copy()
     total = 0.0
     cells = 0
     for _ in range(sweeps):
         gained = False
-        mark = np.zeros(domains, dtype=np.int64)
+        for j in range(domains):
+            mark[j] = 0
         for i in range(len(order)):
             for k in range(i + 1, len(order)):
                 a, b = order[i], order[k]
@@ -235,7 +257,8 @@ def share_all(
                     gained = True
                     mark[a] = 1
                     mark[b] = 1
-        changed[:] = mark
+        for j in range(domains):
+            changed[j] = mark[j]
         if not gained:
             break
     return total, cells

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .chance import BELOW, drawn, seeded
-from .compiled import compiled
+from .chance import BELOW, State, drawn, seeded
+from .compiled import compiled, inner
 from .index import Floats, Ints
 from .local import Local
 
@@ -43,13 +43,13 @@ def polished(local: Local, where: Ints, moves: int, seed: int, heat: float = 1.0
         local.unit_link,
         local.unit_link_weight,
         moves,
-        seed,
+        seeded(seed),
         heat * reach,
     )
     return found if local.bytes_of(found) < local.bytes_of(where) else where
 
 
-@compiled
+@inner
 def _move(
     u: int,
     b: int,
@@ -119,7 +119,7 @@ def _polish(
     unit_link: Ints,
     unit_link_weight: Floats,
     moves: int,
-    seed: int,
+    state: State,
     hot: float,
 ) -> tuple[Ints, float]:
     units, domains, nets = len(where), len(room), len(net_form)
@@ -150,7 +150,6 @@ def _polish(
         load[j] += size[u]
         if kinds > 0 and kind[u] >= 0:
             kind_load[j, kind[u]] += size[u]
-    state = seeded(seed)
     now = 0.0
     best_cost = 0.0
     best = where.copy()
@@ -288,5 +287,6 @@ def _polish(
         now += change
         if now < best_cost - 1e-9 * hot:
             best_cost = now
-            best[:] = where
+            for n in range(units):
+                best[n] = where[n]
     return best, best_cost

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .chance import BELOW, drawn, seeded
+from .chance import BELOW, State, drawn, seeded
 from .cluster import Cluster, CrossRail, Node, Tier
-from .compiled import compiled
+from .compiled import compiled, inner
 from .cuts import fewer_bytes
 from .index import ANY_KIND, PAIRS, RING, TREE, Demand, Fabric, Floats, Ints
 
@@ -148,17 +148,23 @@ def walk(
     if moves < 1 or reach == 0.0 or len(fabric.slot_node) < 2:
         return Walked(slots, 0.0, level_cost)
     most = int(fabric.slot_device.max()) + 1
-    found, change = _walk(
-        slots.astype(np.int64),
+    key = fabric.ring_position[fabric.slot_node] * most + fabric.slot_device
+    start, found = slots.astype(np.int64), slots.astype(np.int64)
+    sizes = np.diff(net.ring_start)
+    in_order = np.lexsort((key[start[net.ring_member]], np.repeat(np.arange(len(sizes)), sizes)))
+    change = _walk(
+        start,
+        found,
         fabric.slot_node,
         fabric.rail,
-        fabric.ring_position[fabric.slot_node] * most + fabric.slot_device,
+        key,
         np.ascontiguousarray(fabric.slot_domain),
         fabric.slot_kind,
         demand.kind,
         level_cost,
         net.ring_start,
-        net.ring_member,
+        net.ring_member[in_order],
+        sizes,
         net.ring_weight,
         net.rank_ring_start,
         net.rank_ring,
@@ -172,13 +178,13 @@ def walk(
         net.rank_tree,
         block,
         moves,
-        seed,
+        seeded(seed),
         heat * reach,
     )
     return Walked(found, change, level_cost)
 
 
-@compiled
+@inner
 def _edge(one: int, other: int, node: Ints, rail: Ints, domain: Ints, level_cost: Floats) -> float:
     """What a byte between two slots costs: at the levels it crosses, all of them between rails."""
     if node[one] == node[other]:
@@ -191,7 +197,7 @@ def _edge(one: int, other: int, node: Ints, rail: Ints, domain: Ints, level_cost
     return total
 
 
-@compiled
+@inner
 def _lift(
     rank: int,
     slot: Ints,
@@ -232,7 +238,7 @@ def _lift(
     return change
 
 
-@compiled
+@inner
 def _drop(
     rank: int,
     slot: Ints,
@@ -275,7 +281,7 @@ def _drop(
     return change
 
 
-@compiled
+@inner
 def _own_links(
     rank: int,
     slot: Ints,
@@ -294,7 +300,7 @@ def _own_links(
     return total
 
 
-@compiled
+@inner
 def _own_trees(
     rank: int,
     slot: Ints,
@@ -324,7 +330,7 @@ def _own_trees(
     return total
 
 
-@compiled
+@inner
 def _exchange(
     a: int,
     b: int,
@@ -449,7 +455,8 @@ def _exchange(
 
 @compiled
 def _walk(
-    start: Ints,
+    slot: Ints,
+    best: Ints,
     node: Ints,
     rail: Ints,
     key: Ints,
@@ -458,7 +465,8 @@ def _walk(
     kind: Ints,
     level_cost: Floats,
     ring_start: Ints,
-    ring_member: Ints,
+    ring: Ints,
+    held: Ints,
     ring_weight: Floats,
     rank_ring_start: Ints,
     rank_ring: Ints,
@@ -472,11 +480,14 @@ def _walk(
     rank_tree: Ints,
     block: int,
     moves: int,
-    seed: int,
+    state: State,
     hot: float,
-) -> tuple[Ints, float]:
-    ranks, slots = len(start), len(node)
-    slot = start.copy()
+) -> float:
+    """Walk with `slot`; the best met is left in `best`, returns the change of cost up to it.
+
+    ring, held: members in use of each ring from `ring_start` on, by their key.
+    """
+    ranks, slots = len(slot), len(node)
     on = np.full(slots, -1, dtype=np.int64)
     for r in range(ranks):
         on[slot[r]] = r
@@ -486,17 +497,7 @@ def _walk(
         first[s] = first[s - 1] if s > 0 and node[s - 1] == node[s] else s
     for s in range(slots - 1, -1, -1):
         last[s] = last[s + 1] if s + 1 < slots and node[s + 1] == node[s] else s + 1
-    ring = ring_member.copy()
-    held = np.zeros(len(ring_weight), dtype=np.int64)
-    for g in range(len(ring_weight)):
-        members = ring_member[ring_start[g] : ring_start[g + 1]]
-        order = np.argsort(key[slot[members]])
-        held[g] = len(members)
-        for i in range(len(members)):
-            ring[ring_start[g] + i] = members[order[i]]
-    state = seeded(seed)
     now, best_cost = 0.0, 0.0
-    best = slot.copy()
     temperature = hot
     cooling = _COLD ** (64.0 / max(64, moves))
     pair = np.zeros((block, 2), dtype=np.int64)
@@ -586,9 +587,10 @@ def _walk(
                 now += change
                 if now < best_cost - 1e-9 * hot:
                     best_cost = now
-                    best[:] = slot
+                    for rank in range(ranks):
+                        best[rank] = slot[rank]
                 break
-    return best, best_cost
+    return best_cost
 
 
 def warm_up_rails() -> None:

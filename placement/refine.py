@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .compiled import compiled
+from .compiled import compiled, inner
 from .index import Floats, Ints
 from .local import Local
 
@@ -54,7 +54,7 @@ def refined(local: Local, where: Ints, passes: int = 8) -> tuple[Ints, float]:
     return found, _CALL_WORK + done / TOUCHES_PER_WORK
 
 
-@compiled
+@inner
 def _own_ties(
     u: int,
     where: Ints,
@@ -95,7 +95,7 @@ def _own_ties(
             tie[last] += weight
 
 
-@compiled
+@inner
 def _add_large(
     u: int,
     where: Ints,
@@ -116,7 +116,7 @@ def _add_large(
                 tie[d] += 2.0 * net_weight[net] * ranks * others
 
 
-@compiled
+@inner
 def _close(
     net: int,
     u: int,
@@ -165,7 +165,7 @@ def _close(
     return fresh_count
 
 
-@compiled
+@inner
 def _target(
     a: int,
     size: int,
@@ -193,7 +193,7 @@ def _target(
     return best
 
 
-@compiled
+@inner
 def _up(heap: Ints, key: Floats, at: Ints, first: int, i: int) -> None:
     """Restore the order of a heap, which starts at `first`, from its entry i outwards."""
     u = heap[first + i]
@@ -209,7 +209,7 @@ def _up(heap: Ints, key: Floats, at: Ints, first: int, i: int) -> None:
     at[u] = i
 
 
-@compiled
+@inner
 def _down(heap: Ints, key: Floats, at: Ints, first: int, count: int, i: int) -> None:
     u = heap[first + i]
     while True:
@@ -312,7 +312,8 @@ def _pass(
             unit_link_weight,
             tie[u],
         )
-        row[:] = tie[u]
+        for d in range(domains):
+            row[d] = tie[u, d]
         if to_large[u] == 1:
             _add_large(
                 u, where, held, net_weight, large, unit_net_start, unit_net, unit_net_ranks, row
@@ -341,7 +342,8 @@ def _pass(
             break
         u = heap[first[a]]
         touched += 20 + 2 * domains
-        row[:] = tie[u]
+        for d in range(domains):
+            row[d] = tie[u, d]
         if to_large[u] == 1:
             _add_large(
                 u, where, held, net_weight, large, unit_net_start, unit_net, unit_net_ranks, row
@@ -466,7 +468,8 @@ def _pass(
         for i in range(found):
             v = fresh[i]
             c = where[v]
-            row[:] = tie[v]
+            for d in range(domains):
+                row[d] = tie[v, d]
             if to_large[v] == 1:
                 _add_large(
                     v, where, held, net_weight, large, unit_net_start, unit_net, unit_net_ranks, row

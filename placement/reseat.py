@@ -7,9 +7,10 @@ from typing import Final
 import numpy as np
 
 from .chance import BELOW, State, drawn
-from .compiled import compiled, lean
+from .compiled import inner, lean
 from .index import Floats, Ints
 from .seats import AWAY, Seats, added, change_at, put, put_all, suits, take, take_all
+from .sorting import sort_by
 
 MOST_EXACT: Final = 8
 """Items up to which all ways are tried."""
@@ -18,7 +19,7 @@ _STEPS: Final = 500
 _SAMPLE: Final = 100
 
 
-@lean
+@inner
 def less(left: Floats, right: Floats, slack: float) -> bool:
     """Whether a cost is less than another lexicographically, by more than rounding."""
     for column in range(len(left)):
@@ -27,7 +28,7 @@ def less(left: Floats, right: Floats, slack: float) -> bool:
     return False
 
 
-@lean
+@inner
 def best_seat(s: Seats, item: int, slack: float, cost: Floats, here: Floats) -> int:
     """The node that adds least for an item that is away, and what it adds; AWAY if none suits.
 
@@ -50,10 +51,13 @@ def best_seat(s: Seats, item: int, slack: float, cost: Floats, here: Floats) -> 
     return found
 
 
-@compiled
 def seat_each(s: Seats, items: Ints, slack: float) -> None:
     """Put items down one by one, each where it adds least; those that fit nowhere stay away."""
-    cost, scratch = np.zeros(len(s.label) + 1), np.zeros(len(s.label) + 1)
+    _seat_each(s, items, slack, np.zeros(s.levels + 1), np.zeros(s.levels + 1))
+
+
+@lean
+def _seat_each(s: Seats, items: Ints, slack: float, cost: Floats, scratch: Floats) -> None:
     for item in items:
         if s.at[item] == AWAY:
             node = best_seat(s, item, slack, cost, scratch)
@@ -61,12 +65,16 @@ def seat_each(s: Seats, items: Ints, slack: float) -> None:
                 put(s, item, node)
 
 
-@compiled
 def descend(s: Seats, items: Ints, slack: float, rounds: int, most_swapped: int) -> None:
     """Move items, and let two change places, while that lowers the cost."""
-    columns = len(s.label) + 1
-    before, after, zero = np.zeros(columns), np.zeros(columns), np.zeros(columns)
-    scratch = np.zeros(columns)
+    _descend(s, items, slack, rounds, most_swapped, np.zeros((4, s.levels + 1)))
+
+
+@lean
+def _descend(
+    s: Seats, items: Ints, slack: float, rounds: int, most_swapped: int, costs: Floats
+) -> None:
+    before, after, zero, scratch = costs[0], costs[1], costs[2], costs[3]
     for _ in range(rounds):
         changed = False
         for item in items:
@@ -98,7 +106,7 @@ def descend(s: Seats, items: Ints, slack: float, rounds: int, most_swapped: int)
             return
 
 
-@lean
+@inner
 def _promises(s: Seats, one: int, other: int, slack: float) -> bool:
     """Whether it may help that two items of one size change places."""
     if s.home_kind[one] != s.home_kind[other]:
@@ -110,7 +118,7 @@ def _promises(s: Seats, one: int, other: int, slack: float) -> bool:
     return False
 
 
-@lean
+@inner
 def exchange(s: Seats, one: int, other: int, change: Floats, cost: Floats) -> bool:
     """Let two items change places, whatever it costs (`change`); False where they may not.
 
@@ -145,7 +153,7 @@ def exchange(s: Seats, one: int, other: int, change: Floats, cost: Floats) -> bo
     return False
 
 
-@lean
+@inner
 def undo(s: Seats, one: int, other: int) -> None:
     """Let two items change places back."""
     first, second = s.at[one], s.at[other]
@@ -155,37 +163,68 @@ def undo(s: Seats, one: int, other: int) -> None:
     put(s, other, first)
 
 
-@compiled
 def least(s: Seats, items: Ints, slack: float) -> bool:
     """Find the best places of few items by trying all that may be better; whether it got through.
 
     Costs only grow as items are put down, so a partial choice that is no better than the best
     whole one is given up.
     """
-    count, columns = len(items), len(s.label) + 1
-    places = s.at[items]
-    best = np.zeros(columns)
-    cost = np.zeros((count + 1, columns))
+    count, columns, most = len(items), s.levels + 1, len(s.candidate)
+    return _least(
+        s,
+        items,
+        slack,
+        s.at[items],
+        np.zeros((count + 2, columns)),
+        np.zeros((count, most, columns)),
+        np.zeros(most),
+        np.zeros((count, most), dtype=np.int64),
+        np.zeros((count, most), dtype=np.int64),
+        np.zeros((2, most), dtype=np.int64),
+        np.zeros((2, count), dtype=np.int64),
+        np.ones(count, dtype=np.int64),
+    )
+
+
+@lean
+def _least(
+    s: Seats,
+    items: Ints,
+    slack: float,
+    places: Ints,
+    cost: Floats,
+    prices: Floats,
+    keys: Floats,
+    options: Ints,
+    rows: Ints,
+    scratch: Ints,
+    counts: Ints,
+    fresh: Ints,
+) -> bool:
+    """See `least`. places: where the items are.
+
+    cost: what the items before each depth add, in the last row the best whole choice. options,
+    prices: nodes for the item at a depth, and what all items cost then. rows: those by their price.
+    """
+    count, columns = len(items), cost.shape[1]
+    best = cost[count + 1]
+    length, next_ = counts[0], counts[1]
     for item in items:
         take(s, item)
     for k in range(count):
         added(s, items[k], places[k], cost[0])
-        best += cost[0]
+        for column in range(columns):
+            best[column] += cost[0, column]
         put(s, items[k], places[k])
     for item in items:
         take(s, item)
-    cost[0, :] = 0.0
-    most = len(s.candidate)
-    options = np.zeros((count, most), dtype=np.int64)
-    prices = np.zeros((count, most, columns))
-    length = np.zeros(count, dtype=np.int64)
-    next_ = np.zeros(count, dtype=np.int64)
-    fresh = np.ones(count, dtype=np.bool_)
+    for column in range(columns):
+        cost[0, column] = 0.0
     depth, steps, through = 0, 0, True
     while depth >= 0:
         item = items[depth]
-        if fresh[depth]:
-            fresh[depth] = False
+        if fresh[depth] == 1:
+            fresh[depth] = 0
             steps += 1
             if steps > _STEPS:
                 through = False
@@ -200,33 +239,39 @@ def least(s: Seats, items: Ints, slack: float) -> bool:
                 k = length[depth]
                 options[depth, k] = node
                 added(s, item, node, prices[depth, k])
-                prices[depth, k] += cost[depth]
+                for column in range(columns):
+                    prices[depth, k, column] += cost[depth, column]
+                keys[k] = prices[depth, k, 0]
                 length[depth] += 1
-            order = np.argsort(prices[depth, : length[depth], 0])
-            options[depth, : length[depth]] = options[depth, : length[depth]][order]
-            prices[depth, : length[depth]] = prices[depth, : length[depth]][order]
+            sort_by(keys, length[depth], scratch[0], scratch[1])
+            for k in range(length[depth]):
+                rows[depth, k] = scratch[0, k]
         else:
             take(s, item)
         if next_[depth] == length[depth]:
-            fresh[depth] = True
+            fresh[depth] = 1
             depth -= 1
             continue
-        k = next_[depth]
+        k = rows[depth, next_[depth]]
         next_[depth] += 1
         node = options[depth, k]
         put(s, item, node)  # so that coming back to this depth always takes it up
         if not less(prices[depth, k], best, slack):
             continue
         if depth == count - 1:
-            best[:] = prices[depth, k]
-            places = s.at[items]
+            for column in range(columns):
+                best[column] = prices[depth, k, column]
+            for m in range(count):
+                places[m] = s.at[items[m]]
             continue
-        cost[depth + 1] = prices[depth, k]
+        for column in range(columns):
+            cost[depth + 1, column] = prices[depth, k, column]
         depth += 1
     for item in items:
         if s.at[item] >= 0:
             take(s, item)
-    put_all(s, items, places)
+    for m in range(count):
+        put(s, items[m], places[m])
     return through
 
 
@@ -355,18 +400,18 @@ def walk(
                 best_at[k] = s.at[k]
 
 
-@lean
+@inner
 def _moved(s: Seats, item: int) -> bool:
     return bool(s.price[item] > 0 and s.at[item] != s.home[item])
 
 
-@lean
+@inner
 def _price_away(s: Seats, item: int) -> int:
     """What a step away from where it is takes out of the purse."""
     return int(s.price[item]) if s.at[item] == s.home[item] else 0
 
 
-@lean
+@inner
 def _step(s: Seats, item: int, there: int, other: int, change: Floats, cost: Floats) -> bool:
     """Move an item to a node, or in exchange with one there; False where it may not go."""
     if other >= 0:
@@ -384,7 +429,7 @@ def _step(s: Seats, item: int, there: int, other: int, change: Floats, cost: Flo
     return True
 
 
-@lean
+@inner
 def _step_back(s: Seats, item: int, here: int, other: int) -> None:
     if other >= 0:
         undo(s, item, other)
@@ -393,13 +438,13 @@ def _step_back(s: Seats, item: int, here: int, other: int) -> None:
         put(s, item, here)
 
 
-@lean
+@inner
 def _bears(rise: float, temperature: float, state: State) -> bool:
     """Whether a step that costs `rise` more is taken."""
     return bool(temperature > 0.0 and drawn(state) < BELOW * np.exp(-rise / temperature))
 
 
-@lean
+@inner
 def _target(
     s: Seats, item: int, level: int, near_node: Ints, near_start: Ints, state: State
 ) -> int:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from .compiled import lean
+from .compiled import inner, lean
 from .index import ANY_KIND, PAIRS, RING, Demand, Fabric, Floats, Ints
 from .seat_rules import SeatRules
 
@@ -278,7 +278,7 @@ def _both_ways(links: tuple[Ints, Ints, Floats], count: int) -> tuple[Ints, Ints
     return start, pairs % count, summed.astype(np.float64)
 
 
-@lean
+@inner
 def put(s: Seats, item: int, node: int) -> None:
     """Put an item that is away on a node with room for it."""
     size = s.size[item]
@@ -304,7 +304,7 @@ def put(s: Seats, item: int, node: int) -> None:
         s.purse[0] -= s.price[item]
 
 
-@lean
+@inner
 def take(s: Seats, item: int) -> None:
     """Take an item off its node."""
     node, size = s.at[item], s.size[item]
@@ -335,7 +335,7 @@ def take(s: Seats, item: int) -> None:
         s.purse[0] += s.price[item]
 
 
-@lean
+@inner
 def held_on_node(s: Seats, net: int, node: int) -> int:
     """Ranks of a net on a node."""
     held = 0
@@ -349,7 +349,7 @@ def held_on_node(s: Seats, net: int, node: int) -> int:
     return held
 
 
-@lean
+@inner
 def _held(s: Seats, level: int, net: int, node: int) -> int:
     """Ranks of a net in the domain of a node at a level."""
     if level > 0:
@@ -371,7 +371,7 @@ def take_all(s: Seats, items: Ints) -> None:
         take(s, item)
 
 
-@lean
+@inner
 def suits(s: Seats, item: int, node: int) -> bool:
     """Whether an item that is away may be put on a node."""
     size = s.size[item]
@@ -386,14 +386,15 @@ def suits(s: Seats, item: int, node: int) -> bool:
     return bool(s.price[item] == 0 or node == s.home[item] or s.purse[0] >= s.price[item])
 
 
-@lean
+@inner
 def added(s: Seats, item: int, node: int, cost: Floats) -> None:
     """What putting an item that is away on a node adds, outermost level first, into `cost`.
 
     The last column counts ranks that would change their accelerator kind.
     """
     levels = len(s.label)
-    cost[:] = 0.0
+    for column in range(levels + 1):
+        cost[column] = 0.0
     for k in range(s.item_start[item], s.item_start[item + 1]):
         net = s.item_net[k]
         form, weight = s.form[net], s.weight[net]
@@ -418,7 +419,7 @@ def added(s: Seats, item: int, node: int, cost: Floats) -> None:
         cost[levels] = s.size[item]
 
 
-@lean
+@inner
 def change_at(s: Seats, level: int, item: int, there: int, other: int) -> float:
     """What the cost across the boundary at `level` changes by when an item goes to a node.
 
@@ -433,7 +434,7 @@ def change_at(s: Seats, level: int, item: int, there: int, other: int) -> float:
     return _one_way(s, level, item, s.at[item], there, other)
 
 
-@lean
+@inner
 def _one_way(s: Seats, level: int, item: int, here: int, there: int, other: int) -> float:
     left, entered = s.label[level, here], s.label[level, there]
     if left == entered:

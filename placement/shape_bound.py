@@ -7,9 +7,9 @@ import heapq
 import numpy as np
 
 from .bound import SAFETY
-from .compiled import compiled
+from .compiled import lean
 from .counts import Counts
-from .index import Ints
+from .index import Floats, Ints
 
 KNAPSACK_STEPS_PER_WORK = 20_000_000_000
 """Knapsack steps counted as one unit of work."""
@@ -94,7 +94,6 @@ def shape_bound(problem: Counts, constant: float, found: float, work: float) -> 
     return min(found, queue[0][0]) * (1 - SAFETY)
 
 
-@compiled
 def _cheapest(
     rooms: Ints,
     classes: int,
@@ -110,9 +109,26 @@ def _cheapest(
 
     Shapes of all classes pay `slope - around` for each of s.
     """
-    largest = rooms.max()
+    shapes = np.full(int(rooms.max()) + 1, _FAR)
+    sums = np.full((2, total + 1), _FAR)
+    return _least(rooms, classes, height, crossing, ring, slope, around, price, shapes, sums)
+
+
+@lean
+def _least(
+    rooms: Ints,
+    classes: int,
+    height: int,
+    crossing: int,
+    ring: float,
+    slope: float,
+    around: float,
+    price: float,
+    shapes: Floats,
+    sums: Floats,
+) -> float:
+    largest, total = len(shapes) - 1, sums.shape[1] - 1
     # Cheapest shape by the most units it holds, before the room cuts it.
-    shapes = np.full(largest + 1, _FAR)
     shapes[0] = 0.0
     for s in range(1, height + 1):
         fewest = 1 if s <= crossing else classes
@@ -130,13 +146,16 @@ def _cheapest(
     for n in range(largest - 1, -1, -1):
         if shapes[n + 1] < shapes[n]:
             shapes[n] = shapes[n + 1]
-    now = np.full(total + 1, _FAR)
+    now, after = sums[0], sums[1]
     now[0] = 0.0
     reach = 0
-    left = rooms.sum()
+    left = 0
+    for j in range(len(rooms)):
+        left += rooms[j]
     for j in range(len(rooms)):
         left -= rooms[j]
-        after = np.full(total + 1, _FAR)
+        for t in range(total + 1):
+            after[t] = _FAR
         for t in range(max(0, total - left - rooms[j]), min(reach, total) + 1):
             if now[t] >= _FAR / 2:
                 continue
@@ -144,6 +163,6 @@ def _cheapest(
                 value = now[t] + shapes[u]
                 if value < after[t + u]:
                     after[t + u] = value
-        now = after
+        now, after = after, now
         reach += rooms[j]
     return float(now[total])

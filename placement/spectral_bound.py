@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .compiled import compiled
+from .compiled import lean
 from .index import Floats, Ints
 from .laplacian import cut_graph
 from .units import UnitGraph
@@ -141,11 +141,18 @@ def _ritz(image: Floats, vectors: Floats) -> tuple[Floats, Floats]:
     return values, np.ascontiguousarray(vectors @ mixed)
 
 
-@compiled
 def _times(start: Ints, column: Ints, value: Floats, diagonal: Floats, block: Floats) -> Floats:
     """The product of the matrix and a block of vectors."""
+    found = np.empty_like(block)
+    _fill_times(start, column, value, diagonal, block, found)
+    return found
+
+
+@lean
+def _fill_times(
+    start: Ints, column: Ints, value: Floats, diagonal: Floats, block: Floats, found: Floats
+) -> None:
     rows, width = block.shape
-    found = np.empty((rows, width))
     for r in range(rows):
         for c in range(width):
             found[r, c] = diagonal[r] * block[r, c]
@@ -153,10 +160,8 @@ def _times(start: Ints, column: Ints, value: Floats, diagonal: Floats, block: Fl
             k, weight = column[i], value[i]
             for c in range(width):
                 found[r, c] += weight * block[k, c]
-    return found
 
 
-@compiled
 def _filtered(
     start: Ints,
     column: Ints,
@@ -171,13 +176,41 @@ def _filtered(
     centre, half = (top + low) / 2, max((top - low) / 2, 1e-12)
     before = block.copy()
     now = (_times(start, column, value, diagonal, block) - centre * block) / half
+    later = np.empty_like(now)
     for _ in range(degree - 1):
-        later = 2 * (_times(start, column, value, diagonal, now) - centre * now) / half - before
-        before, now = now, later
-        size = np.abs(now).max()
+        size = _next(start, column, value, diagonal, before, now, later, centre, half)
+        before, now, later = now, later, before
         before /= size
         now /= size
     return now
+
+
+@lean
+def _next(
+    start: Ints,
+    column: Ints,
+    value: Floats,
+    diagonal: Floats,
+    before: Floats,
+    now: Floats,
+    later: Floats,
+    centre: float,
+    half: float,
+) -> float:
+    """Fill `later` with the polynomial of the next degree, by recurrence; returns its largest."""
+    rows, width = now.shape
+    largest = 0.0
+    for r in range(rows):
+        for c in range(width):
+            later[r, c] = diagonal[r] * now[r, c]
+        for i in range(start[r], start[r + 1]):
+            k, weight = column[i], value[i]
+            for c in range(width):
+                later[r, c] += weight * now[k, c]
+        for c in range(width):
+            later[r, c] = 2 * (later[r, c] - centre * now[r, c]) / half - before[r, c]
+            largest = max(largest, abs(later[r, c]))
+    return largest
 
 
 def _proved(matrix: Floats, vectors: Floats, sizes: Floats) -> float:

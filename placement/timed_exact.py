@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .compiled import compiled
+from .compiled import inner, lean
 from .index import Ints
 from .timed_job import Job, Net
 from .timed_loads import (
@@ -46,7 +46,8 @@ def searched_through(
     """
     rank_order, closing = _order(job)
     most = int(work * LOADS_PER_WORK)
-    slots, best, done = _search(
+    slots = start.copy()
+    best, done = _search(
         net,
         job,
         whole,
@@ -54,9 +55,11 @@ def searched_through(
         rank_order,
         closing,
         _rail_class(net),
-        start,
+        slots,
         seconds,
         most,
+        np.zeros(net.rails, dtype=np.int64),
+        np.full(len(rank_order) + 1, -1, dtype=np.int64),
     )
     return Through(slots, best, done)
 
@@ -93,7 +96,7 @@ def _rail_class(net: Net) -> Ints:
     )
 
 
-@compiled
+@inner
 def _place(
     net: Net, job: Job, loads: Loads, closing: Ints, depth: int, rank: int, slot: int, sign: float
 ) -> None:
@@ -115,7 +118,7 @@ def _place(
         loads.slot[rank] = -1
 
 
-@compiled
+@lean
 def _search(
     net: Net,
     job: Job,
@@ -124,22 +127,22 @@ def _search(
     order: Ints,
     closing: Ints,
     rail_class: Ints,
-    start: Ints,
-    start_s: float,
+    best: Ints,
+    best_s: float,
     most: int,
-) -> tuple[Ints, float, bool]:
+    rail_used: Ints,
+    tried: Ints,
+) -> tuple[float, bool]:
+    """Leave the best slots found in `best`; returns their seconds and whether all were tried."""
     ranks, slots = len(order), len(net.node)
-    best = start.copy()
-    best_s = start_s
-    rail_used = np.zeros(net.rails, dtype=np.int64)
-    tried = np.full(ranks + 1, -1, dtype=np.int64)
     depth = 0
     while depth >= 0:
         if loads.work[0] > most:
-            return best, best_s, False
+            return best_s, False
         if depth == ranks:
             best_s = predicted_s(loads)
-            best[:] = loads.slot
+            for n in range(ranks):
+                best[n] = loads.slot[n]
             depth -= 1
             continue
         rank = order[depth]
@@ -175,4 +178,4 @@ def _search(
         else:
             tried[depth] = -1
             depth -= 1
-    return best, best_s, True
+    return best_s, True

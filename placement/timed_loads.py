@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .compiled import compiled
+from .compiled import inner, lean
 from .index import Floats, Ints
 from .timed_job import Job, Net
 
@@ -21,6 +21,7 @@ class Loads(NamedTuple):
     that all of the nearly busiest links count in a search.
     level: of each group, where its farthest byte meets, -1 for nowhere.
     waiting: `[class, level]` groups. wait_s: by phase. work: one number, loads changed so far.
+    shares, lanes: two rows by rail, scratch.
     """
 
     slot: Ints
@@ -37,6 +38,8 @@ class Loads(NamedTuple):
     mark: Ints
     marked: Ints
     work: Ints
+    shares: Floats
+    lanes: Ints
 
 
 def empty_loads(net: Net, job: Job) -> Loads:
@@ -66,10 +69,12 @@ def empty_loads(net: Net, job: Job) -> Loads:
         mark=np.zeros(groups + 1, dtype=np.int64),
         marked=np.zeros(groups, dtype=np.int64),
         work=np.zeros(1, dtype=np.int64),
+        shares=np.zeros((2, net.rails)),
+        lanes=np.zeros((2, net.rails), dtype=np.int64),
     )
 
 
-@compiled
+@lean
 def predicted_s(loads: Loads) -> float:
     """Seconds of all phases."""
     total = 0.0
@@ -78,7 +83,7 @@ def predicted_s(loads: Loads) -> float:
     return total
 
 
-@compiled
+@lean
 def smooth_s(loads: Loads) -> float:
     """Seconds of all phases with every busy link counting for something."""
     total = 0.0
@@ -90,7 +95,7 @@ def smooth_s(loads: Loads) -> float:
     return total
 
 
-@compiled
+@lean
 def rescale(loads: Loads) -> None:
     """Sum the powers anew, in units of the busiest link of each phase."""
     width = loads.tree.shape[1] // 2
@@ -106,7 +111,7 @@ def rescale(loads: Loads) -> None:
         loads.even[phase] = total
 
 
-@compiled
+@inner
 def _put(
     tree: Floats, even: Floats, scale: Floats, work: Ints, phase: int, link: int, change_s: float
 ) -> None:
@@ -131,7 +136,7 @@ def _put(
         at >>= 1
 
 
-@compiled
+@inner
 def _end(
     net: Net, loads: Loads, phase: int, level: int, slot: int, rail: int, inward: int, size: float
 ) -> None:
@@ -175,7 +180,7 @@ def _end(
             )
 
 
-@compiled
+@inner
 def _meeting(net: Net, one: int, other: int) -> int:
     level = 0
     while net.low[level, one] != net.low[level, other]:
@@ -183,7 +188,7 @@ def _meeting(net: Net, one: int, other: int) -> int:
     return int(level)
 
 
-@compiled
+@inner
 def _edge(
     net: Net,
     loads: Loads,
@@ -217,8 +222,10 @@ def _edge(
             _end(net, loads, phase, level, a, rail, 0, size / (b1 - b0))
             _end(net, loads, phase, level, b, rail, 1, size / (b1 - b0))
         return level
-    have = np.zeros(net.rails)
-    want = np.zeros(net.rails)
+    have, want = loads.shares[0], loads.shares[1]
+    for rail in range(net.rails):
+        have[rail] = 0.0
+        want[rail] = 0.0
     for i in range(a0, a1):
         have[net.rail[lined[i]]] += 1.0
     for i in range(b0, b1):
@@ -239,7 +246,7 @@ def _edge(
     return farthest
 
 
-@compiled
+@inner
 def _within(net: Net, loads: Loads, phase: int, i0: int, i1: int, size: float, alone: bool) -> int:
     """Add a ring's or chain's edges among `lined[i0:i1]`, all on one node."""
     held = i1 - i0
@@ -252,7 +259,7 @@ def _within(net: Net, loads: Loads, phase: int, i0: int, i1: int, size: float, a
     return 0
 
 
-@compiled
+@inner
 def _run_end(net: Net, loads: Loads, i: int, end: int) -> int:
     high = net.high[0, loads.lined[i]]
     while i < end and loads.lined[i] < high:
@@ -260,7 +267,7 @@ def _run_end(net: Net, loads: Loads, i: int, end: int) -> int:
     return i
 
 
-@compiled
+@inner
 def _whole_line(net: Net, job: Job, loads: Loads, g: int, sign: float) -> int:
     """Add (or with sign -1 take away) all of a ring or chain; returns its farthest level."""
     first = job.start[g]
@@ -288,7 +295,7 @@ def _whole_line(net: Net, job: Job, loads: Loads, g: int, sign: float) -> int:
     return farthest
 
 
-@compiled
+@inner
 def _all_pairs(net: Net, job: Job, loads: Loads, g: int, sign: float) -> int:
     """Add all of an all-to-all, node by node; returns its farthest level."""
     first = job.start[g]
@@ -297,14 +304,14 @@ def _all_pairs(net: Net, job: Job, loads: Loads, g: int, sign: float) -> int:
     lined = loads.lined
     last = len(net.wait_s) - 1
     farthest = -1
-    lanes = np.zeros(net.rails, dtype=np.int64)
-    own = np.zeros(net.rails, dtype=np.int64)
+    lanes, own = loads.lanes[0], loads.lanes[1]
     i0 = first
     while i0 < end:
         i1 = _run_end(net, loads, i0, end)
         held = i1 - i0
         slot = lined[i0]
-        own[:] = 0
+        for rail in range(net.rails):
+            own[rail] = 0
         for i in range(i0, i1):
             own[net.rail[lined[i]]] += 1
         if held > 1:
@@ -329,7 +336,8 @@ def _all_pairs(net: Net, job: Job, loads: Loads, g: int, sign: float) -> int:
                     _end(net, loads, phase, level, lined[i], 0, 0, size * met)
                     _end(net, loads, phase, level, lined[i], 0, 1, size * met)
                 continue
-            lanes[:] = 0
+            for rail in range(net.rails):
+                lanes[rail] = 0
             for i in range(near, low):
                 lanes[net.rail[lined[i]]] += 1
             for i in range(high, far):
@@ -356,7 +364,7 @@ def _all_pairs(net: Net, job: Job, loads: Loads, g: int, sign: float) -> int:
     return farthest
 
 
-@compiled
+@inner
 def _single_edge(net: Net, job: Job, loads: Loads, g: int, sign: float) -> int:
     first = job.start[g]
     one, other = loads.slot[job.member[first]], loads.slot[job.member[first + 1]]
@@ -377,7 +385,7 @@ def _single_edge(net: Net, job: Job, loads: Loads, g: int, sign: float) -> int:
     )
 
 
-@compiled
+@inner
 def add_whole(net: Net, job: Job, loads: Loads, g: int, sign: float) -> int:
     """Add (or with sign -1 take away) all that a group does; returns its farthest level."""
     if job.pattern[g] == 3:
@@ -387,7 +395,7 @@ def add_whole(net: Net, job: Job, loads: Loads, g: int, sign: float) -> int:
     return _whole_line(net, job, loads, g, sign)
 
 
-@compiled
+@inner
 def line_up(job: Job, loads: Loads, g: int) -> None:
     """Sort the slots of the members that have one."""
     first, held = job.start[g], 0
@@ -404,7 +412,7 @@ def line_up(job: Job, loads: Loads, g: int) -> None:
     loads.held[g] = held
 
 
-@compiled
+@inner
 def _around(
     net: Net, job: Job, loads: Loads, g: int, i0: int, i1: int, sign: float, joint: bool
 ) -> None:
@@ -438,7 +446,7 @@ def _around(
         _edge(net, loads, phase, n0, n1, i0, i1, back, aligned)
 
 
-@compiled
+@inner
 def _place_of(net: Net, job: Job, loads: Loads, g: int, slot: int) -> int:
     """Where `slot` is in the line of its group, or would be."""
     low, high = job.start[g], job.start[g] + loads.held[g]
@@ -451,7 +459,7 @@ def _place_of(net: Net, job: Job, loads: Loads, g: int, slot: int) -> int:
     return int(low)
 
 
-@compiled
+@inner
 def _change(net: Net, job: Job, loads: Loads, g: int, slot: int, enters: bool) -> None:
     """Put a slot into the line of a large group, or take it out."""
     first = job.start[g]
@@ -490,7 +498,7 @@ def _change(net: Net, job: Job, loads: Loads, g: int, slot: int, enters: bool) -
     _around(net, job, loads, g, i0, i1, 1.0, i0 == i1)
 
 
-@compiled
+@inner
 def hold_still(net: Net, job: Job, loads: Loads, rank: int, sign: float) -> None:
     """Add (or with sign -1 take away) what a rank exchanges inside its unit."""
     slot = loads.slot[rank]
@@ -516,7 +524,7 @@ def hold_still(net: Net, job: Job, loads: Loads, rank: int, sign: float) -> None
         )
 
 
-@compiled
+@inner
 def set_level(net: Net, job: Job, loads: Loads, g: int, level: int) -> None:
     """Say at which level a group's farthest byte meets, -1 for nowhere."""
     before = loads.level[g]
@@ -539,7 +547,7 @@ def set_level(net: Net, job: Job, loads: Loads, g: int, level: int) -> None:
     loads.wait_s[phase] = longest
 
 
-@compiled
+@lean
 def relocate(net: Net, job: Job, loads: Loads, ranks: Ints, slots: Ints, count: int) -> None:
     """Put the first `count` of `ranks` on `slots`; -1 takes a rank off.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .chance import BELOW, State, drawn, seeded
-from .compiled import compiled
+from .compiled import inner, lean
 from .index import Ints
 from .timed_job import Job, Net
 from .timed_loads import Loads, predicted_s, relocate, rescale, smooth_s
@@ -37,15 +37,35 @@ def walked(
     unit_of[units] = np.arange(len(units))[:, None]
     most = int(work * LOADS_PER_WORK)
     blocks = blocks_of(whole)
-    return _walk(net, job, loads, units, unit_of, whole, blocks, most, seed, hot)
+    around = int((net.high[whole.level] - net.low[whole.level]).max())
+    widest = max(units.shape[1], blocks.shape[1], around)
+    scratch = np.zeros((3, 2 * widest), dtype=np.int64)
+    then_at = np.full(len(job.kind), -1, dtype=np.int64)
+    best = loads.slot.copy()
+    seconds = _walk(
+        net,
+        job,
+        loads,
+        units,
+        unit_of,
+        whole,
+        blocks,
+        most,
+        seeded(seed),
+        hot,
+        best,
+        scratch,
+        then_at,
+    )
+    return best, seconds
 
 
-@compiled
+@inner
 def _suits(net: Net, job: Job, rank: int, slot: int) -> bool:
     return bool(job.kind[rank] < 0 or job.kind[rank] == net.kind[slot])
 
 
-@compiled
+@inner
 def _picked(net: Net, loads: Loads, state: State) -> int:
     """A rank at the busiest link of a phase, phases by their seconds; -1 for none found."""
     total = 0.0
@@ -79,7 +99,7 @@ def _picked(net: Net, loads: Loads, state: State) -> int:
     return -1
 
 
-@compiled
+@inner
 def _target(net: Net, job: Job, loads: Loads, rank: int, state: State) -> int:
     """A slot to go to: near a partner, anywhere, or in one of the domains around."""
     slots, levels = len(net.node), len(net.wait_s)
@@ -99,7 +119,7 @@ def _target(net: Net, job: Job, loads: Loads, rank: int, state: State) -> int:
     return int(low + drawn(state) % (high - low))
 
 
-@compiled
+@inner
 def _plan(
     net: Net,
     job: Job,
@@ -156,7 +176,7 @@ def _plan(
     return count
 
 
-@compiled
+@lean
 def _walk(
     net: Net,
     job: Job,
@@ -166,22 +186,18 @@ def _walk(
     whole: Whole,
     blocks: Ints,
     most: int,
-    seed: int,
+    state: State,
     hot: float,
-) -> tuple[Ints, float]:
-    state = seeded(seed)
+    best: Ints,
+    scratch: Ints,
+    then_at: Ints,
+) -> float:
+    """Leave the slots of the fastest placement in `best`; returns its seconds. Rest: scratch."""
     rescale(loads)
     best_s = predicted_s(loads)
-    best = loads.slot.copy()
     now = smooth_s(loads)
     best_smooth = now
-    widest = max(units.shape[1], blocks.shape[1])
-    for slot in range(len(net.node)):
-        widest = max(widest, net.high[whole.level, slot] - net.low[whole.level, slot])
-    ranks = np.zeros(2 * widest, dtype=np.int64)
-    slots = np.zeros(2 * widest, dtype=np.int64)
-    back = np.zeros(2 * widest, dtype=np.int64)
-    then_at = np.full(len(job.kind), -1, dtype=np.int64)
+    ranks, slots, back = scratch[0], scratch[1], scratch[2]
     loads.work[0] = 0
     summed = 0
     temperature = hot * best_s
@@ -223,6 +239,7 @@ def _walk(
             seconds <= best_s * (1 + 1e-12) and now < best_smooth * (1 - 1e-9)
         ):
             best_s, best_smooth = min(seconds, best_s), now
-            best[:] = loads.slot
+            for n in range(len(best)):
+                best[n] = loads.slot[n]
             loads.work[0] += len(best) // 16
-    return best, best_s
+    return best_s

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .compiled import compiled
+from .compiled import inner
 from .index import Ints
 from .timed_job import Net
 
@@ -50,7 +50,7 @@ def blocks_of(whole: Whole) -> Ints:
     return whole.member.reshape(-1, sizes[0])
 
 
-@compiled
+@inner
 def stays_whole(
     net: Net, whole: Whole, slot: Ints, ranks: Ints, slots: Ints, count: int, then: Ints
 ) -> bool:
@@ -79,7 +79,7 @@ def stays_whole(
     return stays
 
 
-@compiled
+@inner
 def joins_part(net: Net, whole: Whole, slot: Ints, rank: int, at: int) -> bool:
     """Whether a rank put on a slot is in the domain of those of its part that have a slot."""
     part = whole.of[rank]

@@ -152,7 +152,7 @@ def test_damaged_code_is_made_anew(loops: Path) -> None:
 
 
 def test_processes_that_compile_at_the_same_time_do_not_disturb_each_other(loops: Path) -> None:
-    environment = dict(os.environ) | {"PYTHONPATH": str(loops.parent)}
+    environment = dict(os.environ) | {"PYTHONPATH": str(loops.parent), "NUMBA_CACHE_DIR": ""}
     running = [
         subprocess.Popen([sys.executable, "-c", RUN], env=environment, stdout=subprocess.PIPE)
         for _ in range(3)
