@@ -33,6 +33,8 @@ _STALE_POOLS = 6
 """Pools without a better division after which the search ends, if not all work is used."""
 _ELITES = 3
 """Divisions of each pool that go into the pool of the best, which comes after every third."""
+_MOST_FLAT_UNITS = 2000
+"""Units up to which starts are refined as they are."""
 _GROWTHS = 6
 _HEAT = 0.3
 _WALK_SHARE, _DENSE_WALK_SHARE = 0.1, 0.25
@@ -100,7 +102,9 @@ class _Evolving:
         self.exhausted = False
         self.elites: list[Divided] = []
         for start in sorted(starts, key=local.bytes_of)[:_ELITES]:
-            where, spent = refined(local, start)
+            # Single moves get nowhere from a poor start where there are many units.
+            flat = len(local.size) <= _MOST_FLAT_UNITS
+            where, spent = refined(local, start) if flat else (start, 0.0)
             self.done += spent
             self._admit(self.elites, where)
         self._dearest = 2 * self.done
@@ -111,7 +115,9 @@ class _Evolving:
         return self.elites[0]
 
     def evolve(self, work: float) -> None:
-        """Make and combine divisions until about so much work is done."""
+        """Make and combine divisions until about so much work is done, one at least."""
+        if self._over(work) and len(self._local.size) > _MOST_FLAT_UNITS:
+            self._fresh(self.elites)
         stale, pools = 0, 0
         while not self._over(work) and not self.exhausted:
             before = self.best.cost

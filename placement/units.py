@@ -199,10 +199,11 @@ def gather_heaviest(graph: UnitGraph, most: int, in_nets: bool = False) -> Gathe
         entry = (_pull(graph, net), net, graph.members(net))
         by_size.setdefault(int(sizes[net]), []).append(entry)
     if most >= 2 and graph.link.shape[1]:
+        taken = _sharing_a_net(graph) if in_nets else [True] * graph.link.shape[1]
         by_size[2] = [
             (weight / 2, -1 - i, graph.link[:, i])
             for i, weight in enumerate(graph.link_weight.tolist())
-            if not in_nets or _share_a_net(graph, i)
+            if taken[i]
         ]
     firmest: Gathering | None = None
     for size in sorted(by_size):
@@ -217,10 +218,12 @@ def gather_heaviest(graph: UnitGraph, most: int, in_nets: bool = False) -> Gathe
     return firmest
 
 
-def _share_a_net(graph: UnitGraph, link: int) -> bool:
-    one, other = graph.link[:, link]
-    nets = graph.net_of[graph.member == one]
-    return bool(np.isin(nets, graph.net_of[graph.member == other]).any())
+def _sharing_a_net(graph: UnitGraph) -> list[bool]:
+    """Of each link, whether its two units are in one net."""
+    nets: list[set[int]] = [set() for _ in range(graph.units)]
+    for net, unit in zip(graph.net_of.tolist(), graph.member.tolist(), strict=True):
+        nets[unit].add(net)
+    return [not nets[u].isdisjoint(nets[v]) for u, v in graph.link.T.tolist()]
 
 
 def _cover(units: int, sets: list[tuple[float, int, Ints]]) -> Ints | None:
