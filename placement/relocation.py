@@ -25,14 +25,20 @@ _MOST_SINGLE_RANKS = 512
 """Jobs up to so many ranks also move single ranks, not only all of a node."""
 _MOVES_AN_ITEM, _MOST_MOVES = 4000, 200_000
 """Steps of a walk for each item that moves, and at most, when only the forced ones do."""
-_MOVES_WITH_OTHERS = 70_000
-"""Steps of a walk when others may move too; one takes several times as long then."""
+_MOVES_WITH_OTHERS = 200_000
+"""Steps of the one walk when others may move too."""
 _HEATS = ((2.0, 0.02), (0.4, 0.02), (0.06, 0.01))
 """First and last temperature of the walks, in parts of what a step changes on average. The first
 gets out of where a few items came to lie one by one, the second settles."""
+_HEAT_WITH_OTHERS = (0.2, 0.002)
+_STEPS_IN_TIME = 500_000
+"""Steps of all walks at one heat up to which a repair stays within its time."""
+_MOST_IN_TIME = 64
+"""Items beyond which a repair takes the time it needs: what lay together must find a new order."""
+_MOST_TURNS = 8
 _AGAIN_SHARE = 0.15
 """Steps where all items have places already and are only taken apart."""
-_INNER_SHARE = 0.25
+_INNER_SHARE, _INNER_SHARE_WITH_OTHERS = 0.25, 0.1
 """Steps at the inner tiers, as part of those at the outermost."""
 _MOST_SWAPPED = 64
 _ROUNDS = 5
@@ -93,7 +99,10 @@ class _Relocation:
         whole = self._by_home(self._forced)
         found = self._node.copy()
         found[self._forced] = AWAY
-        found = self._seated(whole, self._by_node(self._others), found)
+        if self._most and len(whole) > MOST_EXACT:
+            # Many that lost their places first find an order; a walk with others only mends it.
+            found = self._seated(whole, self._by_node(self._others), found, 0)
+        found = self._seated(whole, self._by_node(self._others), found, self._most)
         away = self._forced[found[self._forced] == AWAY]
         few = len(self._forced) <= _MOST_SINGLE
         small = self._most and self._demand.ranks <= _MOST_SINGLE_RANKS
@@ -101,13 +110,15 @@ class _Relocation:
             return found
         apart = self._forced if few else away
         kept = np.setdiff1d(self._forced, apart)
-        stay = self._others
+        stay, share = self._others, 1.0 if len(away) else _AGAIN_SHARE
         others = self._apart(np.flatnonzero(stay)) if small else self._by_node(stay)
-        found = self._seated([*self._apart(apart), *self._by_home(kept)], others, found)
+        found = self._seated(
+            [*self._apart(apart), *self._by_home(kept)], others, found, self._most, share
+        )
         if (found[self._forced] == AWAY).any():
             # Ranks that any device serves took devices of a kind that others need: all start anew.
             found[self._forced] = AWAY
-            found = self._seated(self._apart(self._forced), self._by_node(stay), found)
+            found = self._seated(self._apart(self._forced), self._by_node(stay), found, self._most)
         return found
 
     def _by_home(self, ranks: Ints) -> list[Ints]:
@@ -137,8 +148,13 @@ class _Relocation:
         cuts = np.flatnonzero((np.diff(keys[:, order]) != 0).any(axis=0)) + 1
         return [part for part in np.split(ranks[order], cuts) if len(part)]
 
-    def _seated(self, items: list[Ints], others: list[Ints], start: Ints) -> Ints:
-        """Nodes of all ranks once `items` have the best places found, beginning from `start`."""
+    def _seated(
+        self, items: list[Ints], others: list[Ints], start: Ints, most: int, share: float = 1.0
+    ) -> Ints:
+        """Nodes of all ranks once `items` have the best places found, beginning from `start`.
+
+        most: ranks of `others` that may move. share: of the usual steps of a walk.
+        """
         count = len(items)
         seats = seats_of(
             self._fabric,
@@ -148,12 +164,12 @@ class _Relocation:
             [*items, *others],
             self._home_kind,
             count,
-            self._most,
+            most,
             self._rules,
         )
         begin = np.array([start[ranks[0]] for ranks in [*items, *others]], dtype=np.int64)
         _begin_at(seats, begin)
-        _settle(seats, count, self._most > 0, self._seed)
+        _settle(seats, count, most > 0, self._seed, share)
         found = start.copy()
         for ranks, node in zip([*items, *others], seats.at.tolist(), strict=True):
             found[ranks] = node
@@ -168,29 +184,44 @@ def _begin_at(seats: Seats, begin: Ints) -> None:
     put_all(seats, moved, begin[moved])
 
 
-def _settle(seats: Seats, forced: int, others: bool, seed: int) -> None:
-    """Find places for the first `forced` items, and better ones for others where they may move."""
+def _settle(seats: Seats, forced: int, others: bool, seed: int, share: float) -> None:
+    """Find places for the first `forced` items, and better ones for others where they may move.
+
+    share: of the usual steps of a walk.
+    """
     if not len(seats.movable):
         return
     items = np.arange(forced)
     easy = (seats.need[:forced] == ANY_KIND, -seats.size[:forced], items)
     order = np.lexsort(easy[::-1])
     slack = seats.slack
-    again = bool((seats.at[:forced] != AWAY).all())
     seat_each(seats, order, slack)
     if (seats.at[:forced] == AWAY).any():
         return
     if not others and forced <= MOST_EXACT and least(seats, items, slack):
         return
     state = seeded(seed)
-    moves = _MOVES_WITH_OTHERS if others else min(_MOST_MOVES, _MOVES_AN_ITEM * forced)
     outermost = seats.levels - 1
-    moves = int(moves * _AGAIN_SHARE) if again else moves
-    for hot, cold in _HEATS[1:] if others else _HEATS:
+    if others:
+        heats, moves, inner = [_HEAT_WITH_OTHERS], _MOVES_WITH_OTHERS, _INNER_SHARE_WITH_OTHERS
+    else:
+        heats = [*_HEATS] * (_turns(forced) if share == 1.0 else 1)
+        moves, inner = min(_MOST_MOVES, _MOVES_AN_ITEM * forced), _INNER_SHARE
+    moves = int(moves * share)
+    for hot, cold in heats:
         anneal(seats, outermost, forced, moves, hot, cold, state, slack)
     for level in range(outermost - 1, -1, -1):
-        anneal(seats, level, forced, int(moves * _INNER_SHARE), *_HEATS[-1], state, slack)
+        anneal(seats, level, forced, int(moves * inner), *_HEATS[-1], state, slack)
     descend(seats, items, slack, _ROUNDS, _MOST_SWAPPED)
+
+
+def _turns(items: int) -> int:
+    """How often all heats are gone through, each time from the best found so far."""
+    if items <= MOST_EXACT:  # once was as good in all that was measured
+        return 1
+    if items > _MOST_IN_TIME:
+        return _MOST_TURNS
+    return max(1, min(_MOST_TURNS, _STEPS_IN_TIME // (_MOVES_AN_ITEM * items)))
 
 
 def warm_up_relocation() -> None:
