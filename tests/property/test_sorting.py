@@ -1,4 +1,4 @@
-"""The sort that compiled loops call puts numbers in the order of their keys, equal ones as given."""
+"""The sort that compiled loops call orders numbers by their keys, equal ones as given."""
 
 from __future__ import annotations
 
