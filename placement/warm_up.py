@@ -5,27 +5,38 @@ from __future__ import annotations
 import numpy as np
 
 
-def warm_up() -> None:
-    """Compile, or load from the cache, every loop that `place` and `repair` may run.
+def warm_up(ranks: int | None = None) -> None:
+    """Compile, or load from the cache, the loops that `place` and `repair` may run.
 
-    Takes some seconds where nothing is cached; without it, the first large job does.
+    ranks: for jobs of at most so many; without it, of any size. What the first job is likely to
+    need comes first. Takes up to a minute of a processor where nothing is cached. Placing by time,
+    and splitting blocks that fit nowhere whole, compile what they need when they are first used.
     """
     # Imported here because compiled loops take half a second that reading a file does not need.
+    from .place import MOST_EXACT_RANKS
+    from .relocation import warm_up_relocation
+
+    large = ranks is None or ranks > MOST_EXACT_RANKS
+    if large:
+        _warm_up_counts()
+    warm_up_relocation()
+    if large:
+        from .link_tables import warm_up_links
+        from .rail_walk import warm_up_rails
+
+        _warm_up_divisions()
+        warm_up_links()
+        warm_up_rails()
+
+
+def _warm_up_counts() -> None:
+    """What jobs of equal blocks in chains need."""
     from .anneal import walk
     from .bound import spread_bound
     from .class_pairs import share_classes
     from .counts import Counts
-    from .index import PAIRS, RING, Demand
-    from .link_tables import warm_up_links
-    from .local import Local
     from .pairing import share_all
-    from .partition import partitioned
-    from .polish import polished
-    from .rail_walk import warm_up_rails
-    from .relocation import warm_up_relocation
     from .shape_bound import shape_bound
-    from .spectral_bound import spectral_bound
-    from .units import unit_graph
 
     link = np.array([1.0, 0.0])
     cost = np.array([[0.0, 1.0, 0.0], [0.0, 1.0, 0.0]])
@@ -40,6 +51,17 @@ def warm_up() -> None:
     share_classes(start.copy(), cost, link, room, every, np.ones(3, dtype=np.int64), 1, 1000)
     spread_bound(problem, problem.bytes_of(start), 0.01)
     shape_bound(problem, 2.0, 3.0, 0.01)
+
+
+def _warm_up_divisions() -> None:
+    """What jobs of any other shape need, and the inner tiers of all."""
+    from .index import PAIRS, RING, Demand
+    from .local import Local
+    from .partition import partitioned
+    from .polish import polished
+    from .spectral_bound import spectral_bound
+    from .units import unit_graph
+
     # A ring and a path of pairs, long enough for the dividing to make it coarser.
     ranks = 160
     demand = Demand(
@@ -51,10 +73,7 @@ def warm_up() -> None:
         kind=np.full(ranks, -1, dtype=np.int64),
     )
     graph, halves = unit_graph(demand), np.array([ranks // 2, ranks])
-    local = Local.of(graph, np.arange(ranks), halves, none[:2])
+    local = Local.of(graph, np.arange(ranks), halves, np.zeros((2, 0), dtype=np.int64))
     polished(local, np.ones(ranks, dtype=np.int64), 300, 1)
     partitioned(local, [np.ones(ranks, dtype=np.int64)], 0.02, 1)
     spectral_bound(graph, halves - 1, 3.0, 0.05, 1)
-    warm_up_relocation()
-    warm_up_links()
-    warm_up_rails()

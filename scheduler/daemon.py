@@ -40,6 +40,7 @@ from .views import DaemonStatus, JobView
 _IDLE_S = 5.0
 _TEND_S = 2.0
 _SWEEP_S = 60.0
+_WARM_UP_S = 2.0
 _PAUSE_AFTER_ERROR_S = 1.0
 _LONGEST_WAIT_S = 30.0
 _log = logging.getLogger(__name__)
@@ -76,10 +77,17 @@ class Daemon:
         self._loops.append(asyncio.create_task(self._warm_up()))
 
     async def _warm_up(self) -> None:
-        try:
-            await warm_up_solver()
-        except Exception:
-            _log.exception("the solver is not warmed up")
+        """Make the solver ready once the cluster is known, and again when it has outgrown that."""
+        ready = 0
+        while True:
+            devices = self._nodes.devices
+            if self._nodes.settled and devices > 2 * ready:
+                ready = devices
+                try:
+                    await warm_up_solver(devices)
+                except Exception:
+                    _log.exception("the solver is not warmed up")
+            await asyncio.sleep(_WARM_UP_S)
 
     # Jobs
 

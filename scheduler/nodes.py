@@ -77,6 +77,12 @@ class Nodes:
         quiet_s = time.monotonic() - self._last_join_s
         return not self._joining and quiet_s >= self._core.settings.settle_s
 
+    @property
+    def devices(self) -> int:
+        """Devices of all nodes that are known."""
+        cluster = self.topology.cluster
+        return 0 if cluster is None else sum(node.devices for node in cluster.nodes)
+
     def ledger(self) -> Ledger:
         """The devices now. Raises ValueError before the cluster is known."""
         cluster = self.topology.cluster

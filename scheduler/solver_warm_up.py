@@ -11,12 +11,12 @@ from contextlib import suppress
 from ..placement.warm_up import warm_up
 
 _NICE = 10
-_CODE = "from railweave.placement.warm_up import warm_up; warm_up()"
+_CODE = "import sys; from railweave.placement.warm_up import warm_up; warm_up(int(sys.argv[1]))"
 _log = logging.getLogger(__name__)
 
 
-async def warm_up_solver() -> None:
-    """Compile the solver's loops in a process of its own, then load them in a thread.
+async def warm_up_solver(devices: int) -> None:
+    """Compile what the solver runs for so many devices in a process of its own, then load it.
 
     Compiling takes up to a minute of a processor and holds the interpreter, so it must not happen
     in a process that answers others; what it has made is kept on disk. Loading takes about a
@@ -27,6 +27,7 @@ async def warm_up_solver() -> None:
         sys.executable,
         "-c",
         f"import os; os.nice({_NICE}); {_CODE}",
+        str(devices),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
@@ -42,5 +43,6 @@ async def warm_up_solver() -> None:
         last = errors.decode(errors="replace").strip().splitlines()[-1:]
         _log.warning("the solver is not warmed up: %s", *last or ["it ended without a word"])
         return
-    await asyncio.to_thread(warm_up)
-    _log.info("the solver is ready after %.1f s", time.perf_counter() - began)
+    await asyncio.to_thread(warm_up, devices)
+    took_s = time.perf_counter() - began
+    _log.info("the solver is ready for %d devices after %.1f s", devices, took_s)

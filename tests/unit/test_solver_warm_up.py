@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
+import sys
 import time
 
 import pytest
@@ -22,21 +24,32 @@ def test_the_loop_answers_while_the_solver_gets_ready(caplog: pytest.LogCaptureF
 
     async def run() -> None:
         beating = asyncio.create_task(heartbeat())
-        await warm_up_solver()
+        await warm_up_solver(1000)
         beating.cancel()
 
     with caplog.at_level(logging.INFO):
         asyncio.run(run())
-    assert "the solver is ready" in caplog.text
+    assert "the solver is ready for 1000 devices" in caplog.text
     assert max(late) < 5.0  # an agent counts as lost after 10 s without a sign of life
     assert sorted(late)[len(late) * 9 // 10] < 0.5
+
+
+def test_a_cluster_of_few_devices_waits_for_no_loop_that_only_large_jobs_need() -> None:
+    code = (
+        "import sys; from railweave.placement.warm_up import warm_up; warm_up(8); "
+        "print(*(name for name in sys.modules if name.startswith('railweave')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "railweave.placement.reseat" in loaded  # repairs
+    assert loaded.isdisjoint(f"railweave.placement.{name}" for name in ("anneal", "refine"))
 
 
 def test_a_warm_up_that_fails_is_logged_and_harms_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(solver_warm_up, "_CODE", "raise SystemExit('no room for the cache')")
-    asyncio.run(warm_up_solver())
+    asyncio.run(warm_up_solver(8))
     assert "the solver is not warmed up: no room for the cache" in caplog.text
 
 
@@ -44,7 +57,7 @@ def test_a_daemon_that_ends_takes_its_warm_up_along(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(solver_warm_up, "_CODE", "import time; time.sleep(600)")
 
     async def run() -> None:
-        task = asyncio.create_task(warm_up_solver())
+        task = asyncio.create_task(warm_up_solver(8))
         await asyncio.sleep(0.2)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
