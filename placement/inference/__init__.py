@@ -1,0 +1,5 @@
+"""What the network is like, from what probes between its nodes measured."""
+
+from .measurements import Measurement, ProbeKind, ProbeRound
+
+__all__ = ["Measurement", "ProbeKind", "ProbeRound"]
