@@ -72,11 +72,16 @@ class _UniqueKeyLoader(_Loader):  # type: ignore[misc, valid-type]
         return mapping
 
 
+class PlainLoader(_Loader):  # type: ignore[misc, valid-type]
+    """Safe YAML of foreign files, which may give a key twice: the last one counts."""
+
+
 class _PlainDumper(_Dumper):  # type: ignore[misc, valid-type]
     """Safe YAML that quotes what the loader above would not read back as text."""
 
 
 _use_plain_rules(_UniqueKeyLoader)
+_use_plain_rules(PlainLoader)
 _use_plain_rules(_PlainDumper)
 
 

@@ -1,0 +1,1 @@
+"""Files that operators already have, read as clusters, machines and measurements."""

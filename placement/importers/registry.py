@@ -1,0 +1,91 @@
+"""All importers, and which of them reads a file: told from its content, never from its name."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+from ..errors import InvalidInput, Problem
+from .facts import Facts
+from .source import Source
+
+MODULES: tuple[str, ...] = ()
+"""The modules of this package that hold importers; each lists its own as `IMPORTERS`."""
+_SHOWN = 60
+
+
+@dataclass(frozen=True)
+class Importer:
+    """One format.
+
+    name: for `--format` and messages, such as `slurm-topology-conf`. title: what people call it.
+    produced_by: the command or place that such a file comes from.
+    certainty: 0 (not this format) to 1 (certainly), by content; cheap, and never raises.
+    read: the facts. Raises InvalidInput naming line and reason.
+    """
+
+    name: str
+    title: str
+    produced_by: str
+    certainty: Callable[[Source], float]
+    read: Callable[[Source], Facts]
+
+
+@cache
+def importers() -> tuple[Importer, ...]:
+    """Every importer, by name."""
+    found = [
+        importer
+        for module in MODULES
+        for importer in importlib.import_module(f".{module}", __package__).IMPORTERS
+    ]
+    return tuple(sorted(found, key=lambda importer: importer.name))
+
+
+def named(name: str) -> Importer:
+    """The importer of that name. Raises InvalidInput with those there are."""
+    for importer in importers():
+        if importer.name == name:
+            return importer
+    names = [importer.name for importer in importers()]
+    close = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    problem = Problem("format", f"no importer {name!r}", f"{hint}there are: {', '.join(names)}")
+    raise InvalidInput("import", [problem])
+
+
+def recognised(source: Source) -> Importer | None:
+    """The importer that is surest of the file; None where none claims it."""
+    best = max(importers(), key=lambda importer: importer.certainty(source), default=None)
+    return best if best is not None and best.certainty(source) > 0 else None
+
+
+def read_source(source: Source, format_name: str | None = None) -> Facts:
+    """What a file says. format_name: the importer to use; told from the content when None.
+
+    Raises InvalidInput naming line and reason, and the known formats for a file that is none.
+    """
+    importer = named(format_name) if format_name else recognised(source)
+    if importer is None:
+        raise _unknown(source)
+    return importer.read(source)
+
+
+def read_facts(path: str | os.PathLike[str], format_name: str | None = None) -> Facts:
+    """What the file at `path` says. Raises InvalidInput."""
+    return read_source(Source.load(path), format_name)
+
+
+def _unknown(source: Source) -> InvalidInput:
+    if not source.text.strip():
+        return source.refuse("", "the file is empty", "hand in the whole file")
+    if source.xml_problem is not None:
+        return InvalidInput(source.name, [source.xml_problem])
+    first = next(line.strip() for line in source.lines if line.strip())
+    found = f"no format that is known here; it begins with {first[:_SHOWN]!r}"
+    titles = ", ".join(importer.title for importer in importers())
+    return source.refuse("", found, f"hand in one of: {titles}; or name its --format")
