@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from ..errors import InvalidInput, Problem
+from ..explained import Explained
 from ..quantities import Name, NonNegative, Positive
 
 Pair = tuple[str, str]
@@ -39,19 +40,17 @@ class ProbeRound:
     pairs: tuple[Pair, ...]
 
 
-class Measurement(BaseModel):
+class Measurement(Explained):
     """What one probe found between the nodes `a` and `b`; every quantity may be absent.
 
     round_trip_min_s, round_trip_median_s, spread_s: round trips, and the range of their middle
         half. there_bytes_per_s: from a to b, back_bytes_per_s: from b to a, as received.
     hops: addresses that a traced path passed, in order, without those of a and b.
     rail: the rail whose NICs were used; None where the node has one address.
-    round: the number of the round; probes of one round ran at the same time.
+    round, kind: the number and kind of the round; probes of one round ran at the same time.
     lost: why the probe failed; then nothing else need be there.
     moved_bytes: payload in both directions together, for the budget.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     a: Name
     b: Name
@@ -63,6 +62,7 @@ class Measurement(BaseModel):
     hops: tuple[str, ...] | None = None
     rail: Annotated[int, Field(ge=0)] | None = None
     round: Annotated[int, Field(ge=0)] | None = None
+    kind: ProbeKind | None = None
     lost: str | None = None
     moved_bytes: Annotated[int, Field(ge=0)] = 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from railweave.placement import InvalidInput
 from railweave.placement.inference import Measurement
 
 
@@ -24,9 +25,9 @@ def test_a_measurement_survives_json() -> None:
 
 
 def test_a_node_with_itself_and_a_loss_without_a_reason_are_refused() -> None:
-    with pytest.raises(ValueError, match="as a is"):
+    with pytest.raises(InvalidInput, match="as a is"):
         Measurement(a="a", b="a")
-    with pytest.raises(ValueError, match="empty reason"):
+    with pytest.raises(InvalidInput, match="empty reason"):
         Measurement(a="a", b="b", lost="")
-    with pytest.raises(ValueError, match="greater than 0"):
+    with pytest.raises(InvalidInput, match="greater than 0"):
         Measurement(a="a", b="b", round_trip_min_s=0)
