@@ -30,8 +30,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _network_namespaces() -> set[str]:
+    """Those that this process has made: their names hold its pid."""
     folder = Path("/run/netns")
-    return set(os.listdir(folder)) if folder.is_dir() else set()
+    names = os.listdir(folder) if folder.is_dir() else []
+    return {name for name in names if name.startswith(f"rwf-{os.getpid()}-")}
 
 
 @pytest.fixture(scope="session", autouse=True)

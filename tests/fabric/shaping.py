@@ -1,0 +1,26 @@
+"""Rates of interfaces, by token buckets."""
+
+from __future__ import annotations
+
+from .namespaces import tc
+
+_BURST_S = 0.005
+_QUEUE_S = 0.04
+
+
+def bucket(verb: str, device: str, mbit: float, mtu_bytes: int) -> str:
+    """The line of `tc` that gives a device its rate; `verb` is add or change.
+
+    The burst is a few milliseconds' worth but never below two frames, so that a transfer of a
+    tenth of a second shows the rate and not the burst.
+    """
+    burst_bytes = max(2 * (mtu_bytes + 64), round(mbit * 1e6 / 8 * _BURST_S))
+    return (
+        f"qdisc {verb} dev {device} root tbf rate {round(mbit * 1e6)}bit burst {burst_bytes} "
+        f"latency {round(_QUEUE_S * 1e6)}us"
+    )
+
+
+def set_rate(namespace: str, device: str, mbit: float, mtu_bytes: int) -> None:
+    """Change a shaped device's rate."""
+    tc([bucket("change", device, mbit, mtu_bytes)], namespace)
