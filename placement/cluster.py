@@ -114,8 +114,30 @@ class Cluster(Explained):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a cluster file (YAML or JSON). Raises InvalidInput naming each fault's place."""
-        return validated(cls, read_data(path), os.fspath(path), FORMAT)
+        """Read a cluster file (YAML or JSON), or a file of any format that `import` knows.
+
+        Raises InvalidInput naming each fault's place; a foreign file gives an ImportedFileWarning
+        for each thing it leaves open.
+        """
+        source = os.fspath(path)
+        try:
+            data = read_data(path)
+        except InvalidInput:
+            foreign = cls._foreign(path)
+            if foreign is None:
+                raise
+            return foreign
+        if isinstance(data, Mapping) and "format" in data:
+            return validated(cls, data, source, FORMAT)
+        foreign = cls._foreign(path)
+        return validated(cls, data, source, FORMAT) if foreign is None else foreign
+
+    @classmethod
+    def _foreign(cls, path: str | os.PathLike[str]) -> Self | None:
+        from .importers.foreign import foreign_cluster  # importers build on this module
+
+        found = foreign_cluster(path)
+        return None if found is None else cls.parse(found.to_data(), os.fspath(path))
 
     @classmethod
     def parse(cls, data: Mapping[str, Any] | str, source: str = "cluster") -> Self:

@@ -52,7 +52,7 @@ class Source:
         try:
             text = data.decode(encoding)
         except UnicodeDecodeError as error:
-            problem = Problem(f"byte {error.start}", "not text", "save it as UTF-8")
+            problem = Problem(f"byte {error.start}", "not UTF-8 text", "save it as UTF-8")
             raise InvalidInput(name, [problem]) from error
         if "\0" in text:
             where = f"byte {data.index(0) if encoding == 'utf-8-sig' else 0}"

@@ -22,6 +22,7 @@ VERBS: Final = {
     "down": "Stop the daemon, the agents, and an embedded cluster.",
     "status": "Show the daemon, the nodes and the queue.",
     "probe": "Measure the network between the nodes.",
+    "import": "Make a cluster file of files that a site already has.",
     "topology": "Draw the cluster and its state.",
     "plan": "Find the fastest way to split a training over a cluster.",
     "place": "Place a communication graph on a cluster.",

@@ -1,0 +1,294 @@
+"""One cluster from one or several foreign files, with everything that had to be assumed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from ..accelerators import CATALOG
+from ..cluster import Cluster, Node, NodeState, Tier
+from ..errors import InvalidInput, Problem
+from ..fabrics import (
+    AGGREGATION_LATENCY_S,
+    LEAF_LATENCY_S,
+    NVSWITCH_LATENCY_S,
+    SPINE_LATENCY_S,
+)
+from ..links import NodeLinks
+from .facts import ANY_NODE, Facts, Machine, Network
+from .merging import Column, Ladder, merged
+from .node_names import one_name_each
+from .registry import read_facts
+
+UNKNOWN_ACCELERATOR = "unknown"
+ASSUMED_NIC_BYTES_PER_S = 25e9
+"""One 200 Gb/s interface, where no file gives a rate."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What an operator adds to files that do not say it, or settles where they differ.
+
+    nic_bytes_per_s: rate of one interface in one direction. machine_nodes: for a file that
+        describes a machine without naming it, a pattern (`dgx-*`) of the nodes that are like it.
+    without_tiers: tiers to leave out.
+    """
+
+    name: str = "imported"
+    accelerator: str | None = None
+    devices: int | None = None
+    rails: int | None = None
+    nic_bytes_per_s: float | None = None
+    machine_nodes: Mapping[str, str] = field(default_factory=dict)
+    without_tiers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A cluster, what each file said, and what a reader should know before relying on it."""
+
+    cluster: Cluster
+    facts: Mapping[str, Facts]
+    warnings: tuple[str, ...]
+
+
+def import_cluster(
+    paths: Sequence[str | os.PathLike[str]], choices: Choices | None = None
+) -> Imported:
+    """Read files of any known format and make one cluster of them.
+
+    Raises InvalidInput naming file, line and reason, also where files contradict each other.
+    """
+    return assembled({os.fspath(path): read_facts(path) for path in paths}, choices)
+
+
+def assembled(facts: Mapping[str, Facts], choices: Choices | None = None) -> Imported:
+    """The cluster that the facts of several files make together. Raises InvalidInput."""
+    chosen = choices or Choices()
+    alone = [
+        Problem(each.not_alone.place or file, each.not_alone.found, each.not_alone.fix)
+        for file, each in facts.items()
+        if each.not_alone is not None
+    ]
+    if not facts or len(alone) == len(facts):
+        nothing = [Problem("", "no file was given", "give at least one")]
+        raise InvalidInput(", ".join(facts) or "import", alone or nothing)
+    warnings = [f"{file}: {warning}" for file, each in facts.items() for warning in each.warnings]
+    networks, named = one_name_each(facts, warnings)
+    nodes = _node_names(networks, named, facts)
+    machines = _machines(nodes, named, facts, chosen, warnings)
+    ladder = merged(networks, nodes, chosen.without_tiers)
+    warnings += ladder.warnings
+    kinds = _kinds(nodes, machines, chosen, warnings)
+    rate = chosen.nic_bytes_per_s or _nic_rate(machines)
+    tiers = _tiers(ladder, rate, kinds, warnings)
+    links, link_names = _links(machines)
+    domains = _domains(nodes, ladder.columns, warnings)
+    built = [
+        Node(
+            name=node,
+            accelerator=kinds[node][0],
+            devices=kinds[node][1],
+            domains=domains[node],
+            state=NodeState.FAULTY if machines[node].faulty else NodeState.FREE,
+            links=link_names.get(node) if _fits(machines[node], kinds[node][1]) else None,
+        )
+        for node in nodes
+    ]
+    used = {node.links for node in built}
+    cluster = Cluster(
+        name=chosen.name,
+        tiers=tiers,
+        rails=chosen.rails or ladder.rails or _rails(machines),
+        links={name: each for name, each in links.items() if name in used},
+        nodes=tuple(built),
+    )
+    return Imported(cluster, dict(facts), tuple(warnings))
+
+
+def _node_names(
+    networks: Sequence[tuple[str, Network]],
+    named: Mapping[str, Machine],
+    facts: Mapping[str, Facts],
+) -> list[str]:
+    """Every node once, in the order of the files; a lone machine is named after its file."""
+    found: dict[str, None] = {}
+    for _, network in networks:
+        found |= dict.fromkeys(network.domains)
+    found |= dict.fromkeys(named)
+    if not found:
+        for file, each in facts.items():
+            if ANY_NODE in each.machines:
+                found[Path(file).stem or "node"] = None
+    if not found:
+        problem = Problem("", "no node is described", "add a file that names the nodes")
+        raise InvalidInput(", ".join(facts), [problem])
+    return list(found)
+
+
+def _machines(
+    nodes: Sequence[str],
+    named: Mapping[str, Machine],
+    facts: Mapping[str, Facts],
+    choices: Choices,
+    warnings: list[str],
+) -> dict[str, Machine]:
+    """The machine of each node: by its own name, by pattern, or the only one that is described."""
+    nameless = {
+        file: each.machines[ANY_NODE] for file, each in facts.items() if ANY_NODE in each.machines
+    }
+    patterns = {file: choices.machine_nodes.get(file) for file in nameless}
+    general = [file for file, pattern in patterns.items() if pattern is None]
+    alone = [node for node in nodes if node in {Path(file).stem for file in nameless}]
+    if len(general) > 1 and len(alone) < len(general):
+        fix = "say which nodes each is like: --machine FILE=PATTERN, such as dgx.txt=dgx-*"
+        found = f"{len(general)} files describe a machine without naming it: {', '.join(general)}"
+        raise InvalidInput("import", [Problem("", found, fix)])
+    of_node: dict[str, Machine] = {}
+    for node in nodes:
+        fitting = [
+            file
+            for file, pattern in patterns.items()
+            if (pattern is not None and fnmatchcase(node, pattern))
+            or (node in alone and Path(file).stem == node)
+        ]
+        if node in named:
+            of_node[node] = named[node]
+        elif fitting:
+            of_node[node] = nameless[fitting[0]]
+        else:
+            of_node[node] = nameless[general[0]] if len(general) == 1 else Machine()
+    for file, pattern in patterns.items():
+        if pattern is not None and not any(fnmatchcase(node, pattern) for node in nodes):
+            warnings.append(f"{file}: no node is like {pattern!r}, which it was to describe")
+    return of_node
+
+
+def _kinds(
+    nodes: Sequence[str], machines: Mapping[str, Machine], choices: Choices, warnings: list[str]
+) -> dict[str, tuple[str, int]]:
+    """Accelerator and device count of each node."""
+    unknown_kind, unknown_count = [], []
+    found = {}
+    for node in nodes:
+        machine = machines[node]
+        kind = choices.accelerator or machine.accelerator
+        count = choices.devices or machine.devices
+        unknown_kind += [node] if kind is None else []
+        unknown_count += [node] if count is None else []
+        found[node] = (kind or UNKNOWN_ACCELERATOR, 1 if count is None else count)
+    if unknown_count:
+        warnings.append(
+            f"devices: no file says how many {_some(unknown_count)} have; each stands as one "
+            "device: give --devices, or the output of nvidia-smi topo -m of one of them"
+        )
+    if unknown_kind:
+        warnings.append(
+            f"accelerator: no file says what {_some(unknown_kind)} have; the kind is "
+            f"{UNKNOWN_ACCELERATOR!r}: give --accelerator"
+        )
+    return found
+
+
+def _tiers(
+    ladder: Ladder,
+    nic_bytes_per_s: float | None,
+    kinds: Mapping[str, tuple[str, int]],
+    warnings: list[str],
+) -> tuple[Tier, ...]:
+    every = [column.tier for column in ladder.columns] + [ladder.spine]
+    known = [tier.bytes_per_s for tier in every if tier.bytes_per_s and not tier.scale_up]
+    rate = nic_bytes_per_s or min(known, default=None)
+    lacking = [t.name for t in every if not t.bytes_per_s and not t.scale_up]
+    if rate is None and lacking:
+        warnings.append(
+            f"bandwidth: no file gives that of {', '.join(lacking)}; "
+            f"{ASSUMED_NIC_BYTES_PER_S / 1e9:g} GB/s an interface is assumed: give --nic-bandwidth"
+        )
+    if not all(tier.latency_s for tier in every):
+        names = ", ".join(tier.name for tier in every if not tier.latency_s)
+        warnings.append(f"latency: no file gives that of {names}; usual values are assumed")
+    found = []
+    network = [tier for tier in every if not tier.scale_up]
+    for tier in every:
+        assumed = rate or ASSUMED_NIC_BYTES_PER_S
+        if tier.scale_up:
+            assumed = _scale_up_rate(kinds) or assumed
+        latency = NVSWITCH_LATENCY_S
+        if not tier.scale_up:
+            place, last = network.index(tier), len(network) - 1
+            inner = LEAF_LATENCY_S if place == 0 else AGGREGATION_LATENCY_S
+            latency = SPINE_LATENCY_S if place == last else inner
+        found.append(
+            Tier(
+                name=tier.name,
+                bandwidth=tier.bytes_per_s or assumed,
+                latency=tier.latency_s or latency,
+                oversubscription=tier.oversubscription or 1.0,
+                scale_up=tier.scale_up,
+            )
+        )
+    return tuple(found)
+
+
+def _scale_up_rate(kinds: Mapping[str, tuple[str, int]]) -> float | None:
+    rates = [CATALOG[kind].scale_up_bandwidth for kind, _ in kinds.values() if kind in CATALOG]
+    return min(rates, default=None)
+
+
+def _domains(
+    nodes: Sequence[str], columns: Sequence[Column], warnings: list[str]
+) -> dict[str, dict[str, str]]:
+    """Each node's domains; one that no file places is alone."""
+    found: dict[str, dict[str, str]] = {node: {} for node in nodes}
+    for column in columns:
+        taken = set(column.domains.values())
+        lonely = []
+        for node in nodes:
+            domain = column.domains.get(node)
+            if domain is None:
+                lonely.append(node)
+                domain = f"only-{node}"
+                while domain in taken:
+                    domain += "-"
+                taken.add(domain)
+            found[node][column.tier.name] = domain
+        if lonely:
+            warnings.append(
+                f"{column.tier.name}: no file says in which {_some(lonely)} lie; each stands alone"
+            )
+    return found
+
+
+def _links(machines: Mapping[str, Machine]) -> tuple[dict[str, NodeLinks], dict[str, str]]:
+    """The different ways in which nodes join their devices, by a name, and the name for each."""
+    described: dict[str, NodeLinks] = {}
+    of_node: dict[str, str] = {}
+    for node, machine in machines.items():
+        if machine.links is not None:
+            name = next((n for n, each in described.items() if each == machine.links), None)
+            if name is None:
+                name = f"links-{len(described) + 1}"
+                described[name] = machine.links
+            of_node[node] = name
+    return described, of_node
+
+
+def _fits(machine: Machine, devices: int) -> bool:
+    return machine.links is not None and machine.links.devices == devices
+
+
+def _nic_rate(machines: Mapping[str, Machine]) -> float | None:
+    return min((m.nic_bytes_per_s for m in machines.values() if m.nic_bytes_per_s), default=None)
+
+
+def _rails(machines: Mapping[str, Machine]) -> int:
+    return max(1, min((len(m.nics) for m in machines.values() if m.nics), default=1))
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:4])
+    return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"
