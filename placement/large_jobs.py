@@ -23,7 +23,9 @@ _MOST_SINGLE = 512
 _SINGLE_SHARE = 0.2
 """Part of the limit that this takes at least."""
 _LEFT_OUT = 0.05
-"""Bytes that chains leave out, to those they take, from which they are not trusted alone."""
+"""Bytes that chains leave out, to those they take, from which they are not trusted alone.
+
+Links that close a chain do not count."""
 _APART_SHARE = 0.4
 """Part of the limit for placing such a job as one without chains."""
 _LOOSE = 1.05
@@ -49,7 +51,8 @@ def found_by_search(
     if chains is not None:
         bound = place_chains(fabric, gathered, chains, room, budget, seed, node)
         method = "counts"
-        left_out = chains.left_out_bytes > _LEFT_OUT * chains.link_constant and not chains.around
+        closing = chains.around * min(chains.height[0], chains.height[-1])
+        left_out = chains.left_out_bytes - closing > _LEFT_OUT * chains.link_constant
         if left_out and _better_apart(fabric, gathered, room, budget, seed, node):
             method = "multilevel"
     else:
