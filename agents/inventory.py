@@ -11,8 +11,9 @@ from pathlib import Path
 import psutil
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..placement.accelerator_names import kind_of_product
 from .nics import Nic, read_nics
-from .nvml import NvmlFacts, accelerator_kind, read_nvml
+from .nvml import NvmlFacts, read_nvml
 
 ACCELERATOR_LABEL = "railweave.io/accelerator"
 DEVICE_RESOURCE = "railweave_device"
@@ -122,7 +123,7 @@ def find_devices(
         devices = tuple(
             Device(
                 index=gpu.index,
-                accelerator=accelerator_kind(gpu.product),
+                accelerator=kind_of_product(gpu.product),
                 memory_bytes=gpu.memory_bytes,
                 uuid=gpu.uuid,
                 pci_address=gpu.pci_address,

@@ -3,26 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import re
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from .device_links import read_device_links
-
-# Product names as NVML gives them, most particular first, in the names of the catalog.
-_KINDS: tuple[tuple[str, str], ...] = (
-    (r"\bGB200\b", "GB200"),
-    (r"\bB200\b", "B200"),
-    (r"\bH200\b", "H200"),
-    (r"\bH800\b", "H800"),
-    (r"\bH100\b.*\bPCIe\b", "H100-PCIe"),
-    (r"\bH100\b.*\bHBM3\b", "H100-SXM"),
-    (r"\bA800\b", "A800-80G"),
-    (r"\bA100\b.*80GB", "A100-80G"),
-    (r"\bA100\b.*40GB", "A100-40G"),
-    (r"\bV100\b.*32GB", "V100"),
-)
 
 
 class Gpu(BaseModel):
@@ -51,14 +36,6 @@ class NvmlFacts(BaseModel):
     absent: str = ""
     faults: tuple[str, ...] = ()
     links: tuple[tuple[str, ...], ...] = ()
-
-
-def accelerator_kind(product: str) -> str:
-    """The catalog's name for a product name; the product name itself when it is not in there."""
-    for pattern, kind in _KINDS:
-        if re.search(pattern, product):
-            return kind
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", product.removeprefix("NVIDIA ")).strip("-") or "unknown"
 
 
 def read_nvml(binding: Any = None) -> NvmlFacts:

@@ -13,7 +13,10 @@ from ..errors import InvalidInput, Problem
 from .facts import Facts
 from .source import Source
 
-MODULES: tuple[str, ...] = ()
+MODULES: tuple[str, ...] = (
+    "nvidia_smi_topo",
+    "slurm_conf",
+)
 """The modules of this package that hold importers; each lists its own as `IMPORTERS`."""
 _SHOWN = 60
 

@@ -11,7 +11,8 @@ import psutil
 import pytest
 from railweave.agents.inventory import DeviceSource, find_devices, take_inventory
 from railweave.agents.nics import LinkState, read_nics
-from railweave.agents.nvml import Gpu, NvmlFacts, accelerator_kind, read_nvml
+from railweave.agents.nvml import Gpu, NvmlFacts, read_nvml
+from railweave.placement.accelerator_names import kind_of_product
 
 NO_DRIVER = NvmlFacts(absent="no NVIDIA driver: NVML Shared Library Not Found")
 
@@ -280,4 +281,4 @@ def test_a_driver_that_does_not_answer_is_a_fact() -> None:
     ],
 )
 def test_product_names_become_the_catalogs_names(product: str, kind: str) -> None:
-    assert accelerator_kind(product) == kind
+    assert kind_of_product(product) == kind
