@@ -15,7 +15,6 @@ from .source import Source
 
 MODULES: tuple[str, ...] = (
     "nvidia_smi_topo",
-    "slurm_conf",
 )
 """The modules of this package that hold importers; each lists its own as `IMPORTERS`."""
 _SHOWN = 60
