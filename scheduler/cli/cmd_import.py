@@ -166,15 +166,22 @@ def _shown(file: str, facts: Facts) -> Group:
     )
 
 
-def _value(value: Any) -> str:
+def _value(value: Any, inside: bool = False) -> str:
+    """A figure for people; what is alike for all keys is said once."""
     if value is None:
         return "unknown"
     if isinstance(value, list | tuple):
-        shown = ", ".join(_value(each) for each in value[:_MOST_LISTED])
-        more = len(value) - _MOST_LISTED
-        return shown + (f" and {more} more" if more > 0 else "")
+        text = _cut([_value(each, True) for each in value], ", ")
+        return f"({text})" if inside else text or "none"
     if isinstance(value, Mapping):
-        pairs = [f"{key}: {_value(each)}" for key, each in list(value.items())[:_MOST_LISTED]]
-        more = len(value) - _MOST_LISTED
-        return "; ".join(pairs) + (f" and {more} more" if more > 0 else "")
+        texts = {key: _value(each, True) for key, each in value.items()}
+        if len(texts) > 1 and len(set(texts.values())) == 1:
+            return f"{next(iter(texts.values()))} for all {len(texts)}"
+        text = _cut([f"{key}: {each}" for key, each in texts.items()], ", " if inside else "; ")
+        return f"({text})" if inside else text or "none"
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def _cut(texts: list[str], between: str) -> str:
+    more = len(texts) - _MOST_LISTED
+    return between.join(texts[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")

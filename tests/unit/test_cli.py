@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import networkx
 import pytest
-from railweave.placement import PCG, Cluster, Placement, evaluate, fat_tree
+from railweave.placement import PCG, Cluster, Placement, build_ctg, evaluate, fat_tree
 from railweave.scheduler.cli.main import VERBS, run
 
 COMMAND = (sys.executable, "-c", "from railweave.scheduler.cli.main import main; main()")
@@ -152,6 +153,24 @@ def test_topology_draws_domains_nodes_and_what_is_free(
     ]
     assert "xx  faulty" in lines[3] and "□■  1 in use" in lines[5]
     assert svg.read_text().startswith("<svg")
+
+
+def test_topology_writes_a_page_and_graphs_that_other_tools_read(
+    files: tuple[str, str], tmp_path: Path
+) -> None:
+    page, graphml, graph = tmp_path / "t.html", tmp_path / "t.graphml", tmp_path / "t.json"
+    outputs = ["--html", str(page), "--graphml", str(graphml), "--graph-json", str(graph)]
+    assert run(["topology", "--cluster", files[0], *outputs]) == 0
+    html = page.read_text()
+    assert "<svg" in html and "<script" not in html and "two-pods" in html
+    built = build_ctg(Cluster.load(files[0]))
+    read = [
+        networkx.read_graphml(graphml),
+        networkx.node_link_graph(json.loads(graph.read_text()), edges="edges"),
+    ]
+    for found in read:
+        assert set(found.nodes) == set(built.nodes)
+        assert found.number_of_edges() == built.number_of_edges()
 
 
 def test_topology_sums_up_a_large_cluster_unless_asked_for_all(
