@@ -9,6 +9,8 @@ from ..links import MOST_LINKED_DEVICES, SELF, NodeLinks
 
 PATHS: tuple[str, ...] = ("PIX", "PXB", "PHB", "NODE", "SYS")
 """From the nearest to the farthest, in the words of `nvidia-smi topo -m`."""
+XGMI_BYTES_PER_S = 50e9
+"""One xGMI link of 16 lanes at 25 GT/s, taken where a file gives no rate (MI50 to MI250)."""
 ONE_SWITCH, SWITCHES, HOST_BRIDGE, SAME_NUMA, ANY_NUMA = PATHS
 
 

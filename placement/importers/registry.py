@@ -15,6 +15,7 @@ from .source import Source
 
 MODULES: tuple[str, ...] = (
     "nvidia_smi_topo",
+    "rocm_topo",
 )
 """The modules of this package that hold importers; each lists its own as `IMPORTERS`."""
 _SHOWN = 60
