@@ -22,6 +22,31 @@ def nearest(paths: Mapping[str, str]) -> tuple[str | None, tuple[str, ...]]:
     return best, tuple(name for name, path in paths.items() if path == best)
 
 
+def pci_path(
+    a: Sequence[str],
+    b: Sequence[str],
+    *,
+    own_ports: int,
+    same_root: bool,
+    same_numa: bool | None,
+) -> str:
+    """What lies between two PCI functions, given the bridges above each, the outermost first.
+
+    own_ports: bridges that a function has for itself below a switch that it shares: 1 where the
+    ports of a switch are listed one by one, 0 where a switch is one bridge. same_root: below one
+    host bridge. same_numa: None where it is not known, which is taken for the farthest.
+    """
+    shared = 0
+    while shared < min(len(a), len(b)) and a[shared] == b[shared]:
+        shared += 1
+    if shared:
+        nearby = max(len(a), len(b)) - shared <= own_ports
+        return ONE_SWITCH if nearby else SWITCHES
+    if same_root:
+        return HOST_BRIDGE
+    return SAME_NUMA if same_numa else ANY_NUMA
+
+
 def in_use(nearest_nics: Sequence[Sequence[str]], nics: Sequence[str]) -> tuple[str, ...]:
     """The interfaces that are nearest to a device, in their order: the others serve no rail."""
     wanted = {name for names in nearest_nics for name in names}

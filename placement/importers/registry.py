@@ -14,6 +14,8 @@ from .facts import Facts
 from .source import Source
 
 MODULES: tuple[str, ...] = (
+    "nccl_graph",
+    "nccl_topo",
     "nvidia_smi_topo",
     "rocm_topo",
 )
