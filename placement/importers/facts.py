@@ -69,6 +69,8 @@ class Facts:
     network: None where the file tells nothing of tiers. machines: by node name, or ANY_NODE.
     not_alone: why these facts by themselves make no cluster and what to hand in with them; None
         where they do.
+    aliases: other identifiers of nodes (GUIDs of ports, instance numbers) and the name of each. A
+        file that is nothing but such a list gives its names to the nodes of others.
     warnings: oddities that were read all the same, each with its line where there is one.
     """
 
@@ -78,4 +80,5 @@ class Facts:
     machines: Mapping[str, Machine] = field(default_factory=dict)
     measurements: Mapping[str, Any] = field(default_factory=dict)
     not_alone: Problem | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()

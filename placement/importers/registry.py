@@ -14,10 +14,14 @@ from .facts import Facts
 from .source import Source
 
 MODULES: tuple[str, ...] = (
+    "aws_topology",
+    "ibnetdiscover",
+    "hwloc_xml",
     "nccl_graph",
     "nccl_topo",
     "nvidia_smi_topo",
     "rocm_topo",
+    "slurm_conf",
 )
 """The modules of this package that hold importers; each lists its own as `IMPORTERS`."""
 _SHOWN = 60

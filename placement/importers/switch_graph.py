@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from .facts import Network, TierFacts
+from .tier_names import tier_names
 
-_NAMES = {1: ("leaf",), 2: ("leaf", "pod"), 3: ("leaf", "pod", "zone")}
+FEW_HOSTS = 0.25
+"""A switch with less than this part of the hosts of its neighbours is above them: a spine to which
+a manager or a gateway is attached is no leaf."""
 
 
 @dataclass(frozen=True)
@@ -19,13 +23,26 @@ class Cable:
     b: str
     bytes_per_s: float | None = None
     count: int = 1
+    latency_s: float | None = None
 
 
 def levels(hosts: Iterable[str], cables: Sequence[Cable]) -> dict[str, int]:
-    """Hops from the nearest host: hosts 0, leaves 1, and so on; what no host reaches is missing."""
+    """Hops from the nearest host: hosts 0, leaves 1, and so on; what no host reaches is missing.
+
+    Hosts on a switch that has few of them beside its neighbours do not make it a leaf.
+    """
     joined = _neighbours(cables)
+    wanted = set(hosts)
+    counts = {
+        end: sum(other in wanted for other in others)
+        for end, others in joined.items()
+        if end not in wanted
+    }
     found = dict.fromkeys(hosts, 0)
-    queue = deque(found)
+    queue = deque(
+        end for end, count in counts.items() if count and not _is_above(end, counts, joined)
+    )
+    found |= dict.fromkeys(queue, 1)
     while queue:
         end = queue.popleft()
         for other in joined.get(end, ()):
@@ -35,40 +52,66 @@ def levels(hosts: Iterable[str], cables: Sequence[Cable]) -> dict[str, int]:
     return found
 
 
-def network_of(hosts: Sequence[str], cables: Sequence[Cable]) -> Network:
+def network_of(
+    hosts: Sequence[str],
+    cables: Sequence[Cable],
+    names: Mapping[str, str] | None = None,
+    beside: Iterable[str] = (),
+) -> Network:
     """The tiers and domains that cables make.
 
-    Two hosts share a domain of tier k when cables join them over switches of level k and below.
-    Tiers that part hosts as the one below, or not at all, are left out. The rate of a tier is that
-    of its slowest kind of link on the way up, its oversubscription what goes into its switches from
-    below over what leaves them upwards. Host names stand for domains by the switches' names.
+    beside: ends that send as hosts do and are not among the nodes, such as adapters without name.
+
+    Two hosts share a domain of tier k when cables join them over switches of level k and below;
+    cables between switches of one level join above it. Tiers in which every host is alone, or that
+    part hosts as the one below, are left out. A domain is called as the first of its highest
+    switches, by `names` where they are given.
+
+    bytes_per_s of a tier: the least of the usual rates of one link on the way up to it.
+    oversubscription: what all hosts can send over what all links of one level can take up, the
+    worst on the way. Both None where a rate is not known; latency_s is the sum over the way up
+    and down. The spine is None where nothing joins all hosts.
     """
-    level = levels(hosts, cables)
-    top = max(level.values(), default=0)
-    parts: list[dict[str, str]] = []
-    for height in range(1, top + 1):
+    level = levels([*hosts, *beside], cables)
+    parts: list[tuple[int, dict[str, str]]] = []
+    domains_below = len(hosts)
+    for height in range(1, max(level.values(), default=0) + 2):
         member = _components(hosts, cables, level, height)
-        if not parts or len(set(member.values())) < len(set(parts[-1].values())):
-            parts.append(member)
-    joins_all = bool(parts) and len(set(parts[-1].values())) == 1
-    inner = parts[:-1] if joins_all else parts
-    names = _NAMES.get(len(inner)) or tuple(f"level-{k + 1}" for k in range(len(inner)))
-    rates = _rates(level, cables)
-    tiers = tuple(
-        TierFacts(name, bytes_per_s=rates.get(k + 1, (None, None))[0])
-        for k, name in enumerate(names)
+        count = len(set(member.values()))
+        if count < domains_below:
+            parts.append((height, member))
+            domains_below = count
+    joined = domains_below == 1
+    inner = parts[:-1] if joined and parts else parts
+    tiers = tier_names(len(inner))
+    numbers = _Numbers(level, cables)
+    called = names or {}
+    return Network(
+        tuple(numbers.tier(tiers[k], height) for k, (height, _) in enumerate(inner)),
+        {
+            host: {
+                tiers[k]: called.get(member[host], member[host])
+                for k, (_, member) in enumerate(inner)
+            }
+            for host in hosts
+        },
+        numbers.tier("spine", parts[-1][0] if parts else 1) if joined else None,
+        _rails(hosts, cables),
     )
-    spine = TierFacts("spine", *_spine_numbers(rates, len(inner)))
-    domains = {host: {names[k]: inner[k][host] for k in range(len(inner))} for host in hosts}
-    return Network(tiers, domains, spine, _rails(hosts, cables))
 
 
 def _neighbours(cables: Sequence[Cable]) -> dict[str, list[str]]:
-    joined: dict[str, list[str]] = {}
+    joined: dict[str, dict[str, None]] = {}
     for cable in cables:
-        joined.setdefault(cable.a, []).append(cable.b)
-        joined.setdefault(cable.b, []).append(cable.a)
-    return joined
+        joined.setdefault(cable.a, {})[cable.b] = None
+        joined.setdefault(cable.b, {})[cable.a] = None
+    return {end: list(others) for end, others in joined.items()}
+
+
+def _is_above(end: str, counts: Mapping[str, int], joined: Mapping[str, Sequence[str]]) -> bool:
+    """Whether the neighbours with hosts are many and have far more of them."""
+    beside = [counts[other] for other in joined[end] if counts.get(other)]
+    return len(beside) >= 2 and counts[end] < FEW_HOSTS * median(beside)
 
 
 def _components(
@@ -83,8 +126,10 @@ def _components(
             end = parent[end]
         return end
 
+    beyond = height + 1
     for cable in cables:
-        if level.get(cable.a, height + 1) <= height and level.get(cable.b, height + 1) <= height:
+        low, high = sorted((level.get(cable.a, beyond), level.get(cable.b, beyond)))
+        if high < height or (high == height and low < height):
             parent[root(cable.a)] = root(cable.b)
     names: dict[str, str] = {}
     for end in sorted(level, key=lambda end: (-level[end], end)):
@@ -93,38 +138,71 @@ def _components(
     return {host: names[root(host)] for host in hosts}
 
 
-def _rates(
-    level: Mapping[str, int], cables: Sequence[Cable]
-) -> dict[int, tuple[float | None, float]]:
-    """By level k of the upper end: bytes/s of one link from k-1 to k, and the sum of them all."""
-    slowest: dict[int, float | None] = {}
-    total: dict[int, float] = {}
-    for cable in cables:
-        if cable.a not in level or cable.b not in level or level[cable.a] == level[cable.b]:
-            continue
-        upper = max(level[cable.a], level[cable.b])
-        known = slowest.get(upper)
-        if cable.bytes_per_s is not None:
-            slowest[upper] = min(known or cable.bytes_per_s, cable.bytes_per_s)
-            total[upper] = total.get(upper, 0.0) + cable.bytes_per_s * cable.count
-    return {upper: (slowest[upper], total[upper]) for upper in slowest}
+class _Numbers:
+    """What the links between each two levels can carry, and how long the way over them takes."""
+
+    def __init__(self, level: Mapping[str, int], cables: Sequence[Cable]) -> None:
+        up: dict[int, list[Cable]] = {}
+        across: dict[int, list[Cable]] = {}
+        for cable in cables:
+            if cable.a not in level or cable.b not in level:
+                continue
+            low, high = sorted((level[cable.a], level[cable.b]))
+            if low == high:
+                across.setdefault(high + 1, []).append(cable)
+            else:
+                # A host on a higher switch has its whole way up in one link.
+                up.setdefault(1 if low == 0 else high, []).append(cable)
+        # Switches of one level are joined directly where nothing is above them.
+        self._links = across | up
+
+    def tier(self, name: str, height: int) -> TierFacts:
+        """The facts of traffic that goes up to level `height` and down again."""
+        way = [self._links[k] for k in range(1, height + 1) if k in self._links]
+        rates = [_usual([(c.bytes_per_s, c.count) for c in links]) for links in way]
+        known = [rate for rate in rates if rate is not None]
+        delays = [_usual([(c.latency_s, c.count) for c in links]) for links in way]
+        sums = [_sum(links) for links in way]
+        over = None
+        if sums and all(sums):
+            over = max(1.0, *(sums[0] / one for one in sums if one and sums[0]))
+        return TierFacts(
+            name,
+            bytes_per_s=min(known) if known and len(known) == len(rates) else None,
+            latency_s=(
+                2 * sum(delay for delay in delays if delay is not None)
+                if delays and None not in delays
+                else None
+            ),
+            oversubscription=over,
+        )
 
 
-def _spine_numbers(
-    rates: Mapping[int, tuple[float | None, float]], inner: int
-) -> tuple[float | None, None, float | None]:
-    host, up = rates.get(1), rates.get(inner + 1)
-    if not host or not up or inner == 0:
-        return (host[0] if host else None), None, None
-    return host[0], None, max(1.0, host[1] / up[1])
+def _usual(values: Iterable[tuple[float | None, int]]) -> float | None:
+    """The most frequent value, the least of several; None where none is known."""
+    counts: Counter[float] = Counter()
+    for value, count in values:
+        if value is not None:
+            counts[value] += count
+    return min(counts, key=lambda value: (-counts[value], value)) if counts else None
+
+
+def _sum(links: Sequence[Cable]) -> float | None:
+    """Bytes/s of all links together; None where one is not known."""
+    total = 0.0
+    for cable in links:
+        if cable.bytes_per_s is None:
+            return None
+        total += cable.bytes_per_s * cable.count
+    return total
 
 
 def _rails(hosts: Sequence[str], cables: Sequence[Cable]) -> int | None:
     """Links a host has, where all have as many."""
-    wanted = set(hosts)
     counts = dict.fromkeys(hosts, 0)
     for cable in cables:
         for end in (cable.a, cable.b):
-            if end in wanted:
+            if end in counts:
                 counts[end] += cable.count
-    return next(iter(set(counts.values()))) if len(set(counts.values())) == 1 else None
+    each = set(counts.values())
+    return each.pop() or None if len(each) == 1 else None
