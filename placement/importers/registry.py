@@ -15,8 +15,8 @@ from .source import Source
 
 MODULES: tuple[str, ...] = (
     "aws_topology",
-    "ibnetdiscover",
     "hwloc_xml",
+    "ibnetdiscover",
     "nccl_graph",
     "nccl_topo",
     "nvidia_smi_topo",
