@@ -30,6 +30,8 @@ class Machine:
     nearest_nics: tuple[tuple[str, ...], ...] = ()
     numa_nodes: tuple[int | None, ...] = ()
     cpus: tuple[str, ...] = ()
+    nvlink_bytes_per_s: float | None = None
+    """Of one NVLink in one direction, which names such as NV12 in `links` count."""
     faulty: str = ""
     """Why the node should take no work; empty where it is well."""
 

@@ -14,11 +14,17 @@ from .facts import Facts
 from .source import Source
 
 MODULES: tuple[str, ...] = (
+    "ascend_rank_table",
     "aws_topology",
+    "gaudi_hcl",
     "hwloc_xml",
     "ibnetdiscover",
     "nccl_graph",
+    "nccl_log",
+    "nccl_ras",
+    "nccl_tests_log",
     "nccl_topo",
+    "nvidia_smi_nvlink",
     "nvidia_smi_topo",
     "rocm_topo",
     "slurm_conf",

@@ -40,7 +40,7 @@ _GPU = r"(?:GPU|card)\s?\[?(\d{1,4})\]?"
 _NUMA = re.compile(
     rf"^\s*{_GPU}\s*:\s*\(Topology\)\s*Numa\s+(Node|Affinity)\s*:\s*(-?\d{{1,6}})\s*$"
 )
-_SERIES = re.compile(rf"^\s*{_GPU}\s*:\s*Card [Ss]eries:\s*(.+?)\s*$")
+_SERIES = re.compile(rf"^\s*{_GPU}\s*:\s*Card [Ss]eries:(.+)$")
 _LABEL = re.compile(r"GPU\d{1,4}|[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
 _RANGE = re.compile(r"(\d{1,9})-(\d{1,9})")
 _PAIR = re.compile(
@@ -100,7 +100,8 @@ def _read(source: Source) -> Facts:
 
 def _from_text(source: Source) -> _Tables:
     tables = _Tables()
-    table, columns = "", ()
+    table = ""
+    columns: tuple[str, ...] = ()
     wanted: dict[str, tuple[str, ...]] = {}
     heads: dict[str, int] = {}
     for number, line in enumerate(source.lines, start=1):
@@ -120,7 +121,7 @@ def _from_text(source: Source) -> _Tables:
         elif match := _NUMA.match(line):
             _add_numa(source, tables, number, match)
         elif match := _SERIES.match(line):
-            tables.products[f"GPU{match[1]}"] = match[2]
+            tables.products[f"GPU{match[1]}"] = match[2].strip()
         elif not words or not table or table == "numa" or not _LABEL.fullmatch(words[0]):
             if table == "numa" and words:
                 tables.numa_line = number
