@@ -10,7 +10,7 @@ from .facts import Facts, Machine, Network, TierFacts
 from .instance_types import ULTRASERVER_PREFIXES, machine_of_type
 from .ladders import Ladder, NotNested, ladder_of
 from .network_summary import network_summary
-from .reading import list_of, mapping_of, name_of, values_of
+from .reading import list_of, mapping_of, name_of, places_of, values_of
 from .registry import Importer
 from .source import Source
 from .tier_names import NVLINK, tier_names
@@ -32,9 +32,10 @@ def read(source: Source) -> Facts:
     groups: set[str] = set()
     zones: Counter[str] = Counter()
     warnings: list[str] = []
+    places = _places(source)
     for instance in _instances(source, warnings):
         name = name_of(source, instance.get("InstanceId"), "InstanceId")
-        place = source.line_of(f'"{name}"')
+        place = places.get(name, name)
         path = [
             name_of(source, node, f"{place} NetworkNodes")
             for node in list_of(source, instance.get("NetworkNodes"), f"{place} NetworkNodes")
@@ -88,6 +89,10 @@ def read(source: Source) -> Facts:
     )
 
 
+def _places(source: Source) -> dict[str, str]:
+    return places_of(source, r"InstanceId\"?\s*:\s*\"?([^\"\s,]+)")
+
+
 def _text(value: Any) -> str:
     return value.strip() if isinstance(value, str) else ""
 
@@ -116,7 +121,7 @@ def _ladder(source: Source, paths: Mapping[str, Sequence[str]]) -> Ladder:
     try:
         return ladder_of(names, values, names)
     except NotNested as error:
-        place = source.line_of(f'"{error.nodes[1]}"')
+        place = _places(source).get(error.nodes[1], error.nodes[1])
         raise source.refuse(place, str(error), "ask again; the answers contradict") from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from ..errors import InvalidInput
@@ -32,6 +33,17 @@ def _not_json(source: Source) -> InvalidInput:
     except (ValueError, RecursionError) as error:
         return source.refuse("", f"not usable JSON: {type(error).__name__}", "mend the text")
     return source.refuse("", "not usable JSON", "mend the text")
+
+
+def places_of(source: Source, pattern: str) -> dict[str, str]:
+    """`line n` where each name stands first: the first group of the pattern, in one pass."""
+    found: dict[str, str] = {}
+    line, at = 1, 0
+    for match in re.finditer(pattern, source.text, re.M):
+        line += source.text.count("\n", at, match.start(1))
+        at = match.start(1)
+        found.setdefault(match[1], f"line {line}")
+    return found
 
 
 def name_of(source: Source, value: Any, what: str) -> str:

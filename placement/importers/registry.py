@@ -24,10 +24,14 @@ MODULES: tuple[str, ...] = (
     "nccl_ras",
     "nccl_tests_log",
     "nccl_topo",
+    "netq",
     "nvidia_smi_nvlink",
     "nvidia_smi_topo",
     "rocm_topo",
     "slurm_conf",
+    "slurm_yaml",
+    "topograph_model",
+    "topograph_output",
 )
 """The modules of this package that hold importers; each lists its own as `IMPORTERS`."""
 _SHOWN = 60

@@ -174,7 +174,7 @@ def test_rings_and_their_limit() -> None:
         ("SwitchName=a Nodes=n1\nBlockSizes=4,x\n", ("line 2", "whole numbers")),
         ("BlockName=a Nodes=n1\nBlockName=b Nodes=n1\n", ("line 2", "'n1'", "line 1")),
         ("SwitchName=a Nodes=n1 \\", ("line 1", "file ends")),
-        ("SwitchName=a[1-2] Nodes=n1\n", ("line 1", "own")),
+        ("SwitchName=a[1-2] Nodes=n1\n", ("line 1", "name of one switch")),
         ("SwitchName=\n", ("line 1", "without a name")),
     ],
 )
