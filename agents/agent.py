@@ -10,7 +10,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +18,8 @@ from urllib.parse import quote
 
 from .attempt import Heartbeat, LogChunk, NodeLaunch, NodeStatus, StopReport
 from .inventory import NodeInventory, take_inventory
-from .netprobe import Budget, Listener, Opening, PathMeasurement, connect
+from .netprobe import Opening
+from .probe_end import NicAddress, PairProbe, ProbeEnd, ProbeOrder
 from .runner import Runner
 
 _TEND_S = 1.0
@@ -44,6 +45,7 @@ class Agent:
     state_dir: the same on every node; each uses a folder of its own in it.
     raylet_pid: the process whose death ends every rank here.
     resources, labels: Ray's, as this node was started with.
+    nics: where probes of each rail go; by default all to `address`.
     """
 
     def __init__(
@@ -55,12 +57,14 @@ class Agent:
         raylet_pid: int,
         resources: Mapping[str, float],
         labels: Mapping[str, str],
+        nics: Sequence[NicAddress] = (),
     ) -> None:
         self.node = node
         self.node_id = node_id
         self.address = address
         self._resources = dict(resources)
         self._labels = dict(labels)
+        self._end = ProbeEnd(nics or [NicAddress(address=address)])
         self._runner = Runner(node_folder(state_dir, node), node, raylet_pid)
         self._pollers = ThreadPoolExecutor(_LONG_POLLS, "poll")
         self._workers = ThreadPoolExecutor(_WORKERS, "work")
@@ -92,13 +96,13 @@ class Agent:
             lambda: take_inventory(self.node, self.address, self._resources, self._labels)
         )
 
-    async def probe_listen(self, budget: Budget) -> Opening:
-        """Expect one probe; what the other agent needs for it."""
-        return await self._work(lambda: Listener(self.address, budget).opening)
+    async def probe_listen(self, order: ProbeOrder) -> Opening:
+        """Expect one probe; what the other agent needs for it. Raises ProbeFailed."""
+        return await self._work(lambda: self._end.listen(order))
 
-    async def probe_connect(self, opening: Opening, budget: Budget) -> PathMeasurement:
-        """Probe the path to an agent that expects it. Raises ProbeFailed."""
-        return await self._work(lambda: connect(opening, budget))
+    async def probe_connect(self, opening: Opening, order: ProbeOrder) -> PairProbe:
+        """Probe the paths to an agent that expects it. Raises ProbeFailed."""
+        return await self._work(lambda: self._end.connect(opening, order))
 
     async def free_port(self) -> dict[str, Any]:
         """This node's address and a TCP port that is free on it, as {"host", "port"}.

@@ -9,14 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pydantic import BaseModel, ConfigDict
-
 from ..placement.cluster import NODE_TIER, Cluster, Node, Tier
 from ..placement.errors import InvalidInput, Problem
+from ..placement.inference.measurements import Measurement, ProbeKind
 from ..placement.links import NodeLinks
 from .device_links import Matrix, node_links
 from .inventory import NodeInventory
-from .netprobe import PathMeasurement
 from .nics import LinkState
 
 DOMAIN_LABEL = "domain.railweave.io/"
@@ -30,16 +28,6 @@ Labels = Mapping[str, Mapping[str, str]]
 Domains = dict[str, dict[str, str]]
 
 
-class PairMeasurement(BaseModel):
-    """A probe from node `a` to node `b`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    a: str
-    b: str
-    path: PathMeasurement
-
-
 @dataclass(frozen=True)
 class Assembly:
     """A cluster, and what a reader should know of how its numbers came about."""
@@ -50,7 +38,7 @@ class Assembly:
 
 def assemble_cluster(
     inventories: Sequence[NodeInventory],
-    measurements: Sequence[PairMeasurement],
+    measurements: Sequence[Measurement],
     labels: Labels,
     tier_order: Sequence[str] | None = None,
     name: str = "cluster",
@@ -190,19 +178,22 @@ def _order_problems(named: set[str], tier_order: Sequence[str]) -> list[Problem]
 def _tier_numbers(
     tiers: Sequence[str],
     domains: Domains,
-    measurements: Iterable[PairMeasurement],
+    measurements: Iterable[Measurement],
     labels: Labels,
     inventories: Sequence[NodeInventory],
     notes: list[str],
 ) -> tuple[Tier, ...]:
     rates: dict[str, list[float]] = {tier: [] for tier in tiers}
     latencies: dict[str, list[float]] = {tier: [] for tier in tiers}
-    for pair in measurements:
-        if pair.a not in domains or pair.b not in domains:
+    for found in measurements:
+        if found.a not in domains or found.b not in domains:
             continue
-        tier = meeting_tier(pair.a, pair.b, domains, tiers[:-1])
-        rates[tier] += [pair.path.there_bytes_per_s, pair.path.back_bytes_per_s]
-        latencies[tier].append(pair.path.round_trip_min_s / 2)
+        tier = meeting_tier(found.a, found.b, domains, tiers[:-1])
+        if found.kind is not ProbeKind.LOAD:
+            measured = (found.there_bytes_per_s, found.back_bytes_per_s)
+            rates[tier] += [rate for rate in measured if rate is not None]
+        if found.round_trip_min_s is not None:
+            latencies[tier].append(found.round_trip_min_s / 2)
     speeds = [
         nic.bytes_per_s
         for inventory in inventories

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,18 +17,15 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ..placement.errors import InvalidInput, Problem
 from .agent import Agent
-from .assemble import DOMAIN_LABEL, PairMeasurement, find_domains, order_tiers
+from .assemble import DOMAIN_LABEL, find_domains, order_tiers
 from .inventory import NodeInventory
-from .netprobe import Budget, ProbeFailed
-from .rounds import ALL_PAIRS_UP_TO, rounds
+from .rail_nics import VARIABLE, own_rail_nics
 
 NAMESPACE = "railweave"
 NODE_LABEL = "railweave.io/node"
 _START_S = 60.0
 _ANSWER_S = 10.0
 _RETRY_S = 0.1
-
-Progress = Callable[[int, int, str], None]
 
 
 def agent_name(node: str) -> str:
@@ -61,14 +58,6 @@ class Fleet:
         return {node: agent.labels for node, agent in self.agents.items()}
 
 
-@dataclass(frozen=True)
-class Measurements:
-    """What probing came to: the pairs that were measured, and why others were not."""
-
-    pairs: tuple[PairMeasurement, ...]
-    failures: dict[tuple[str, str], str]
-
-
 class RailweaveAgent(Agent):
     """An agent inside its Ray worker; the name is what `ps` shows."""
 
@@ -81,7 +70,8 @@ class RailweaveAgent(Agent):
         labels: Mapping[str, str],
     ) -> None:
         node_id = ray.get_runtime_context().get_node_id()
-        super().__init__(node, node_id, address, state_dir, raylet_pid(), resources, labels)
+        nics = own_rail_nics(address, os.environ.get(VARIABLE, ""))
+        super().__init__(node, node_id, address, state_dir, raylet_pid(), resources, labels, nics)
 
 
 def raylet_pid() -> int:
@@ -211,36 +201,8 @@ def inventories(agents: Mapping[str, NodeAgent], timeout_s: float = 30.0) -> lis
     return found
 
 
-def probe_cluster(
-    agents: Mapping[str, NodeAgent],
-    budget: Budget | None = None,
-    progress: Progress | None = None,
-    *,
-    tier_order: Sequence[str] | None = None,
-    all_pairs_up_to: int = ALL_PAIRS_UP_TO,
-) -> Measurements:
-    """Measure the paths between nodes, in rounds of disjoint pairs that run at once.
-
-    progress: called with rounds done, rounds in all, and a line for people. A pair that fails is
-    named in the result and does not hold up the others. Raises InvalidInput for bad labels.
-    """
-    limits = budget or Budget()
-    say = progress or (lambda *_: None)
-    order = _by_domain(agents, tier_order)
-    plan = rounds(order, all_pairs_up_to)
-    pairs: list[PairMeasurement] = []
-    failures: dict[tuple[str, str], str] = {}
-    for done, round_ in enumerate(plan):
-        say(done, len(plan), f"probing {len(round_)} pairs of nodes")
-        measured, failed = _probe_round(agents, round_, limits)
-        pairs += measured
-        failures |= failed
-    say(len(plan), len(plan), f"{len(pairs)} pairs measured, {len(failures)} failed")
-    return Measurements(tuple(pairs), failures)
-
-
-def _by_domain(agents: Mapping[str, NodeAgent], tier_order: Sequence[str] | None) -> list[str]:
-    """Node names with those of a domain next to each other, at every tier."""
+def by_domain(agents: Mapping[str, NodeAgent], tier_order: Sequence[str] | None) -> list[str]:
+    """Node names with those of a domain next to each other, at every tier. Raises InvalidInput."""
     nodes = sorted(agents)
     labels = {node: agents[node].labels for node in nodes}
     tiers = order_tiers(nodes, labels, tier_order) if _labelled(labels) else []
@@ -250,35 +212,3 @@ def _by_domain(agents: Mapping[str, NodeAgent], tier_order: Sequence[str] | None
 
 def _labelled(labels: Mapping[str, Mapping[str, str]]) -> bool:
     return any(key.startswith(DOMAIN_LABEL) for found in labels.values() for key in found)
-
-
-def _probe_round(
-    agents: Mapping[str, NodeAgent], pairs: Sequence[tuple[str, str]], budget: Budget
-) -> tuple[list[PairMeasurement], dict[tuple[str, str], str]]:
-    failures: dict[tuple[str, str], str] = {}
-    listening = {(a, b): agents[b].actor.probe_listen.remote(budget) for a, b in pairs}
-    openings = _gathered(listening, _ANSWER_S, failures)
-    probing = {
-        (a, b): agents[a].actor.probe_connect.remote(opening, budget)
-        for (a, b), opening in openings.items()
-    }
-    paths = _gathered(probing, budget.deadline_s + _ANSWER_S, failures)
-    found = [PairMeasurement(a=a, b=b, path=path) for (a, b), path in paths.items()]
-    return found, failures
-
-
-def _gathered(
-    refs: Mapping[tuple[str, str], Any], timeout_s: float, failures: dict[tuple[str, str], str]
-) -> dict[tuple[str, str], Any]:
-    """The results that came in time; the others' reasons go to `failures`."""
-    if refs:
-        ray.wait(list(refs.values()), num_returns=len(refs), timeout=timeout_s)
-    found = {}
-    for pair, ref in refs.items():
-        try:
-            found[pair] = ray.get(ref, timeout=0.1)
-        except GetTimeoutError:
-            failures[pair] = f"no answer within {timeout_s:g} s"
-        except (RayError, ProbeFailed, OSError) as error:
-            failures[pair] = str(getattr(error, "cause", None) or error)
-    return found

@@ -1,7 +1,8 @@
 """TCP probes between two nodes: round trips, and bandwidth in each direction, on real sockets.
 
-The listener is told to expect one probe and gives a port and a one-time nonce; the connector is
-told both. Whoever connects without the nonce is dropped. Everything has a bound in bytes and time.
+The listener is told to expect a probe and gives a port and a one-time nonce; the connector is told
+both. Whoever connects without the nonce is dropped. A probe is one connection, or several one after
+another where several paths are measured. Everything has a bound in bytes and time.
 """
 
 from __future__ import annotations
@@ -9,26 +10,35 @@ from __future__ import annotations
 import contextlib
 import hmac
 import json
+import math
 import secrets
 import socket
 import statistics
 import struct
 import threading
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field
 
-_HELLO_BYTES = 32
+from .bound_socket import ANYWHERE, Via, dial, listening
+
+_NONCE_BYTES = 32
+_MORE, _NO_MORE = b"+", b"."
+_BACKLOG = 128
 _HELLO_WAIT_S = 1.0
 _PING = struct.Struct("!Q")
 _FRAME = struct.Struct("!I")
 _LAST_PING = 2**64 - 1
-_END, _MARK = 0, 0xFFFFFFFF
-_FRAME_BYTES = 256 * 1024
+_END = 0
+_FRAME_BYTES = 64 * 1024
 _REPORT_BYTES = 4096
-_WARM_PART = 0.25
-"""Part of a transfer that is not counted, while TCP finds the rate."""
+_WARM_PART = 0.3
+"""Part of a transfer's time that is not counted, while TCP finds the rate."""
+_SAMPLES = 25
+_ARRIVALS_APART_S = 0.5e-3
+_SHORTEST_S = 1e-6
 
 
 class ProbeFailed(RuntimeError):
@@ -36,19 +46,31 @@ class ProbeFailed(RuntimeError):
 
 
 class Budget(BaseModel):
-    """What one probe may cost: bytes and seconds in each direction, and round trips."""
+    """What one connection may cost: bytes and seconds in each direction, and round trips.
+
+    transfer_bytes: 0 measures round trips only. both_ways: whether the listener sends as well.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    transfer_bytes: int = Field(default=32 * 2**20, ge=1, le=2**36)
+    transfer_bytes: int = Field(default=32 * 2**20, ge=0, le=2**36)
     transfer_s: float = Field(default=1.0, gt=0, le=60)
+    both_ways: bool = True
     pings: int = Field(default=50, ge=1, le=10_000)
     connect_s: float = Field(default=5.0, gt=0, le=60)
 
     @property
     def deadline_s(self) -> float:
-        """By when a probe is over or has failed."""
-        return 2 * self.connect_s + 4 * self.transfer_s + 5.0
+        """By when a connection is over or has failed."""
+        transfers_s = 4 * self.transfer_s if self.transfer_bytes else 0.0
+        return 2 * self.connect_s + transfers_s + 5.0
+
+    @property
+    def most_bytes(self) -> int:
+        """What a connection may move, both directions together."""
+        # The last frame is begun before the bytes are used up.
+        most = _frame_bytes(self) + self.transfer_bytes if self.transfer_bytes else 0
+        return (2 if self.both_ways else 1) * most
 
 
 class Opening(BaseModel):
@@ -65,7 +87,8 @@ class PathMeasurement(BaseModel):
     """What one probe measured between two nodes, seen from the one that connected.
 
     `spread_s` is the range of the middle half of the round trips. `there_bytes_per_s` is from the
-    connector to the listener, `back_bytes_per_s` the other way, both as the receiver counted them.
+    connector to the listener, `back_bytes_per_s` the other way, both as the receiver counted them;
+    None where the budget leaves them out.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -74,19 +97,33 @@ class PathMeasurement(BaseModel):
     round_trip_median_s: float = Field(gt=0)
     spread_s: float = Field(ge=0)
     pings: int
-    there_bytes_per_s: float = Field(gt=0)
-    back_bytes_per_s: float = Field(gt=0)
+    there_bytes_per_s: float | None = Field(default=None, gt=0)
+    back_bytes_per_s: float | None = Field(default=None, gt=0)
     moved_bytes: int
     took_s: float
 
 
 class Listener:
-    """Waits for one probe on `host` in a thread of its own, then closes, whatever happened."""
+    """Waits for one probe on `host` in a thread of its own, then closes, whatever happened.
 
-    def __init__(self, host: str, budget: Budget) -> None:
+    device: the NIC it is to come through. connections: how many the probe may have. begin_s: how
+    much later than the budget says the first may come.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        budget: Budget,
+        *,
+        device: str | None = None,
+        connections: int = 1,
+        begin_s: float = 0.0,
+    ) -> None:
         self._budget = budget
-        self._nonce = secrets.token_hex(_HELLO_BYTES // 2)
-        self._socket = socket.create_server((host, 0), family=_family(host), backlog=16)
+        self._connections = connections
+        self._begin_s = begin_s
+        self._nonce = secrets.token_hex(_NONCE_BYTES // 2)
+        self._socket = listening(host, device, _BACKLOG)
         self.opening = Opening(host=host, port=self._socket.getsockname()[1], nonce=self._nonce)
         self._thread = threading.Thread(target=self._serve, name="probe-listener", daemon=True)
         self._thread.start()
@@ -97,74 +134,84 @@ class Listener:
         return not self._thread.is_alive()
 
     def _serve(self) -> None:
-        deadline = time.monotonic() + self._budget.deadline_s
+        served = 0
+        deadline = time.monotonic() + self._begin_s + self._budget.deadline_s
         with self._socket:
-            while (left_s := deadline - time.monotonic()) > 0:
+            while served < self._connections and (left_s := deadline - time.monotonic()) > 0:
                 self._socket.settimeout(left_s)
                 try:
                     connection, _ = self._socket.accept()
                 except OSError:
                     return
                 with connection:
-                    if self._knows_nonce(connection):
+                    greeting = self._greeting(connection)
+                    if greeting is None:
+                        continue
+                    served += 1
+                    if greeting == _NO_MORE:
                         self._socket.close()
-                        with contextlib.suppress(OSError, ProbeFailed):
-                            _answer(_Line(connection, deadline), self._budget)
-                        return
+                        served = self._connections
+                    deadline = time.monotonic() + self._budget.deadline_s
+                    with contextlib.suppress(OSError, ProbeFailed):
+                        _answer(_Line(connection, deadline), self._budget)
 
-    def _knows_nonce(self, connection: socket.socket) -> bool:
+    def _greeting(self, connection: socket.socket) -> bytes | None:
+        """What says whether more connections are to come; None from a stranger."""
         try:
-            hello = _Line(connection, time.monotonic() + _HELLO_WAIT_S).receive(_HELLO_BYTES)
+            line = _Line(connection, time.monotonic() + _HELLO_WAIT_S)
+            nonce, more = line.receive(_NONCE_BYTES), line.receive(len(_MORE))
         except (OSError, ProbeFailed):
-            return False
-        return hmac.compare_digest(hello, self._nonce.encode())
+            return None
+        known = hmac.compare_digest(nonce, self._nonce.encode())
+        return more if known and more in (_MORE, _NO_MORE) else None
 
 
-def connect(opening: Opening, budget: Budget) -> PathMeasurement:
-    """Probe the path to a listener. Raises ProbeFailed."""
+def connect(
+    opening: Opening, budget: Budget, via: Via = ANYWHERE, *, more: bool = False
+) -> PathMeasurement:
+    """Probe the path to a listener, leaving as `via` says. Raises ProbeFailed.
+
+    more: whether the listener is to expect another connection afterwards.
+    """
     where = f"{opening.host}:{opening.port}"
     began = time.monotonic()
     step = "connecting"
+    there = back = None
     try:
-        with socket.create_connection((opening.host, opening.port), budget.connect_s) as connection:
+        with dial(opening.host, opening.port, budget.connect_s, via) as connection:
             line = _Line(connection, began + budget.deadline_s)
-            line.send(opening.nonce.encode())
+            line.send(opening.nonce.encode() + (_MORE if more else _NO_MORE))
             step = "round trips"
             trips = sorted(_ping(line, number) for number in range(budget.pings))
             line.send(_PING.pack(_LAST_PING))
-            step = "sending"
-            _push(line, budget)
-            report = json.loads(line.receive(_FRAME.unpack(line.receive(_FRAME.size))[0]))
-            there = _Transfer(int(report["counted_bytes"]), float(report["counted_s"]))
-            step = "receiving"
-            back = _pull(line, budget)
-            moved = int(report["moved_bytes"]) + back.moved_bytes
+            if budget.transfer_bytes:
+                step = "sending"
+                _push(line, budget)
+                there = _report(line)
+            if budget.transfer_bytes and budget.both_ways:
+                step = "receiving"
+                back = _pull(line, budget)
         return PathMeasurement(
             round_trip_min_s=trips[0],
             round_trip_median_s=statistics.median(trips),
             spread_s=trips[(3 * len(trips)) // 4] - trips[len(trips) // 4],
             pings=len(trips),
-            there_bytes_per_s=there.bytes_per_s,
-            back_bytes_per_s=back.bytes_per_s,
-            moved_bytes=moved,
+            there_bytes_per_s=there and there.bytes_per_s,
+            back_bytes_per_s=back and back.bytes_per_s,
+            moved_bytes=sum(transfer.moved_bytes for transfer in (there, back) if transfer),
             took_s=time.monotonic() - began,
         )
-    except (OSError, ValueError, KeyError, ZeroDivisionError, ProbeFailed) as error:
+    except (OSError, ValueError, TypeError, ProbeFailed) as error:
         raise ProbeFailed(
-            f"probe to {where} failed while {step} after {time.monotonic() - began:.2f} s: "
-            f"{error or type(error).__name__}"
+            f"probe to {where} failed while {step} after {time.monotonic() - began:.2f} s"
+            f"{'' if via == ANYWHERE else f' (from {via})'}: {error or type(error).__name__}"
         ) from error
 
 
 @dataclass(frozen=True)
 class _Transfer:
-    counted_bytes: int
-    counted_s: float
-    moved_bytes: int = 0
-
-    @property
-    def bytes_per_s(self) -> float:
-        return self.counted_bytes / self.counted_s
+    bytes_per_s: float
+    moved_bytes: int
 
 
 class _Line:
@@ -187,7 +234,8 @@ class _Line:
         self._limit()
         self._connection.sendall(data)
 
-    def receive_into(self, buffer: memoryview) -> None:
+    def receive_into(self, buffer: memoryview, note: Callable[[int], None] | None = None) -> None:
+        """Fill a buffer; `note` is called with the bytes of each piece as it comes."""
         filled = 0
         while filled < len(buffer):
             self._limit()
@@ -195,6 +243,8 @@ class _Line:
             if count == 0:
                 raise ProbeFailed("the other end closed the connection")
             filled += count
+            if note is not None:
+                note(count)
 
     def receive(self, count: int) -> bytes:
         if count > _REPORT_BYTES:
@@ -221,54 +271,91 @@ def _answer(line: _Line, budget: Budget) -> None:
         if _PING.unpack(ping)[0] == _LAST_PING:
             break
         line.send(ping)
-    there = _pull(line, budget)
-    report = json.dumps(there.__dict__).encode()
-    line.send(_FRAME.pack(len(report)) + report)
-    _push(line, budget)
+    if budget.transfer_bytes:
+        report = json.dumps(_pull(line, budget).__dict__).encode()
+        line.send(_FRAME.pack(len(report)) + report)
+        if budget.both_ways:
+            _push(line, budget)
+
+
+def _report(line: _Line) -> _Transfer:
+    """What the other end says it has received. Raises ValueError or TypeError for no report."""
+    data = json.loads(line.receive(_FRAME.unpack(line.receive(_FRAME.size))[0]))
+    transfer = _Transfer(**data)
+    if not 0 < transfer.bytes_per_s < math.inf or transfer.moved_bytes < 0:
+        raise ValueError(f"the other end reports {data}")
+    return transfer
+
+
+def _frame_bytes(budget: Budget) -> int:
+    return min(_FRAME_BYTES, max(1, budget.transfer_bytes // 8))
 
 
 def _push(line: _Line, budget: Budget) -> None:
-    """Send frames until the bytes or the seconds are used up, marking where counting starts."""
-    size = min(_FRAME_BYTES, max(1, budget.transfer_bytes // 8))
+    """Send frames until the bytes or the seconds are used up."""
+    size = _frame_bytes(budget)
     frame = memoryview(_FRAME.pack(size) + bytes(size))
     began = time.monotonic()
-    sent = counted = 0
-    marked = False
-    while True:
-        used = max(sent / budget.transfer_bytes, (time.monotonic() - began) / budget.transfer_s)
-        if not marked and used >= _WARM_PART:
-            line.send(_FRAME.pack(_MARK))
-            marked = True
-        elif counted and used >= 1:
-            break
+    sent = 0
+    while sent < budget.transfer_bytes and (
+        not sent or time.monotonic() - began < budget.transfer_s
+    ):
         line.send(frame)
         sent += size
-        counted += size if marked else 0
     line.send(_FRAME.pack(_END))
 
 
 def _pull(line: _Line, budget: Budget) -> _Transfer:
-    """Receive frames until the end; what came after the mark, and how long that took."""
-    most = 2 * budget.transfer_bytes + 2 * _FRAME_BYTES
+    """Receive frames until the end, and find how fast they came."""
+    most = budget.transfer_bytes + _FRAME_BYTES
     buffer = memoryview(bytearray(_FRAME_BYTES))
-    moved = counted = 0
-    marked_at: float | None = None
-    while True:
-        size = _FRAME.unpack(line.receive(_FRAME.size))[0]
-        if size == _MARK:
-            marked_at = time.perf_counter()
-            continue
-        if size == _END:
-            break
+    arrivals: list[tuple[float, int]] = []
+    moved = 0
+
+    def note(count: int) -> None:
+        nonlocal moved
+        moved += count
+        now = time.perf_counter()
+        if len(arrivals) < 2 or now - arrivals[-2][0] >= _ARRIVALS_APART_S:
+            arrivals.append((now, moved))
+        else:
+            arrivals[-1] = (now, moved)
+
+    while size := _FRAME.unpack(line.receive(_FRAME.size))[0]:
         if size > len(buffer) or moved + size > most:
             raise ProbeFailed(f"the other end sent more than the budget of {most} bytes")
-        line.receive_into(buffer[:size])
-        moved += size
-        counted += size if marked_at is not None else 0
-    if marked_at is None:
-        raise ProbeFailed("the other end sent nothing that counts")
-    return _Transfer(counted, max(time.perf_counter() - marked_at, 1e-9), moved)
+        line.receive_into(buffer[:size], note)
+    if not arrivals:
+        raise ProbeFailed("the other end sent nothing")
+    return _Transfer(steady_bytes_per_s(arrivals), moved)
 
 
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
+def steady_bytes_per_s(arrivals: Sequence[tuple[float, int]]) -> float:
+    """The rate of a transfer from the times by which so many bytes in all had come.
+
+    What comes while TCP finds the rate is left out. The rest is looked at evenly spaced times, and
+    the median of all slopes between them taken (Theil 1950, Sen 1968): data held back by a lost
+    packet, which then comes at once, would otherwise count as speed.
+    """
+    began, ended = arrivals[0][0], arrivals[-1][0]
+    if ended - began < _SHORTEST_S:
+        return arrivals[-1][1] / max(ended - began, _SHORTEST_S)
+    warm = began + _WARM_PART * (ended - began)
+    times = [warm + (ended - warm) * k / (_SAMPLES - 1) for k in range(_SAMPLES)]
+    come, at = [], 0
+    for now in times:
+        while at + 1 < len(arrivals) and arrivals[at + 1][0] <= now:
+            at += 1
+        come.append(_between(arrivals[at], arrivals[min(at + 1, len(arrivals) - 1)], now))
+    slopes = [
+        (come[j] - come[i]) / (times[j] - times[i]) for j in range(_SAMPLES) for i in range(j)
+    ]
+    found = statistics.median(slopes)
+    # A transfer that stood still most of the time has no steady rate but its mean.
+    return found if found > 0 else arrivals[-1][1] / (ended - began)
+
+
+def _between(one: tuple[float, int], other: tuple[float, int], now: float) -> float:
+    if other[0] <= one[0]:
+        return float(one[1])
+    return one[1] + (other[1] - one[1]) * (now - one[0]) / (other[0] - one[0])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
+
+from ..placement.inference.measurements import Measurement, ProbeKind, ProbeRound
 
 Name = TypeVar("Name")
 Pair = tuple[Name, Name]
@@ -45,3 +47,20 @@ def rounds(names: Sequence[Name], all_pairs_up_to: int = ALL_PAIRS_UP_TO) -> lis
     Give names in order of their domains, nearest neighbours next to each other.
     """
     return all_pairs(names) if len(names) <= all_pairs_up_to else hypercube(names)
+
+
+class FixedRounds:
+    """Rounds for bandwidth that are known beforehand, as `prober.Planner`."""
+
+    def __init__(self, planned: Sequence[Sequence[tuple[str, str]]]) -> None:
+        self._waiting = [
+            ProbeRound(number, ProbeKind.BANDWIDTH, tuple(pairs))
+            for number, pairs in enumerate(planned)
+        ]
+
+    def next_round(self) -> ProbeRound | None:
+        """The next of them."""
+        return self._waiting.pop(0) if self._waiting else None
+
+    def add(self, asked: ProbeRound, measurements: Iterable[Measurement], took_s: float) -> None:
+        """Nothing that is measured changes what comes."""

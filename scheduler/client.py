@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from ..agents.attempt import LogChunk
+from ..agents.prober import ProbeSettings
 from ..placement.cluster import Cluster
 from ..placement.placement import Placement
 from .codec import decode
@@ -236,12 +237,16 @@ class Client:
         """The cluster as probed. Raises LookupError before a node with a device is known."""
         return Cluster.parse(self._connection.call("cluster"), "the daemon's cluster")
 
-    def probe(self, progress: Callable[[str], None] | None = None) -> Cluster:
+    def probe(
+        self,
+        progress: Callable[[str], None] | None = None,
+        settings: ProbeSettings | None = None,
+    ) -> Cluster:
         """Measure the network; `progress` gets a line a step. Returns the new cluster.
 
-        Raises RuntimeError with the reason when the probe fails.
+        settings: what probing may do and cost. Raises RuntimeError with the reason when it fails.
         """
-        self._connection.call("probe")
+        self._connection.call("probe", (settings or ProbeSettings()).model_dump_json())
         known = 0
         while True:
             text = self._connection.call("probe_progress", known, _POLL_S)

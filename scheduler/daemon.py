@@ -19,7 +19,8 @@ from typing import Any
 
 import ray
 
-from .codec import encode
+from ..agents.prober import ProbeSettings
+from .codec import decode, encode
 from .core import Core
 from .database import StoreUnusable
 from .explain import explain
@@ -210,10 +211,10 @@ class Daemon:
             raise LookupError(f"the cluster is not known yet: {why}")
         return found.model_dump_json(exclude_none=True)
 
-    async def probe(self) -> None:
-        """Begin to measure the network; `probe_progress` tells how far it is."""
+    async def probe(self, settings: str = "{}") -> None:
+        """Begin to measure the network, with ProbeSettings as JSON; see `probe_progress`."""
         self._refuse_fenced()
-        self._nodes.begin_probe()
+        self._nodes.begin_probe(decode(settings, ProbeSettings))
 
     async def probe_progress(self, after: int, timeout_s: float) -> str:
         """Lines of progress after the first `after`, waiting for some; a ProbeProgress as JSON."""

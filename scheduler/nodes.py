@@ -18,6 +18,7 @@ from ..agents.attempt import Heartbeat, LogChunk, Refused
 from ..agents.fleet import Fleet, NodeAgent, ensure_agents, inventories, node_names
 from ..agents.heartbeat import HeartbeatBook
 from ..agents.inventory import DEVICE_RESOURCE, DeviceSource
+from ..agents.prober import ProbeSettings
 from .core import Core
 from .ledger import Ledger
 from .link import off_loop, reason, within
@@ -150,9 +151,9 @@ class Nodes:
             )
         return found
 
-    def begin_probe(self) -> None:
+    def begin_probe(self, settings: ProbeSettings) -> None:
         """Measure the network between all nodes, once those that have just come have an agent."""
-        self.topology.begin_probe(self._settled_agents)
+        self.topology.begin_probe(self._settled_agents, settings)
 
     async def _settled_agents(self) -> dict[str, NodeAgent]:
         await self._core.until(lambda: bool(self._agents) and not self._joining, _AGENT_START_S)

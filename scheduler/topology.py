@@ -7,18 +7,23 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 from ray.exceptions import RayError
 
-from ..agents.assemble import PairMeasurement, assemble_cluster
-from ..agents.fleet import NodeAgent, inventories, probe_cluster
+from ..agents.assemble import assemble_cluster
+from ..agents.fleet import NodeAgent, by_domain, inventories
 from ..agents.inventory import NodeInventory
+from ..agents.probe_fleet import FleetEnds
+from ..agents.prober import Probed, ProbeSettings, probe
+from ..agents.rounds import FixedRounds, rounds
 from ..placement.cluster import Cluster
 from ..placement.errors import InvalidInput
+from ..placement.inference.measurements import Measurement
 from .codec import encode
 from .core import Core
 from .views import ProbeProgress
 
+_ANSWER_S = 10.0
 _log = logging.getLogger(__name__)
 
 
@@ -29,7 +34,15 @@ class _Facts(BaseModel):
 
     inventories: dict[str, NodeInventory] = {}
     labels: dict[str, dict[str, str]] = {}
-    measurements: tuple[PairMeasurement, ...] = ()
+    measurements: tuple[Measurement, ...] = ()
+
+    @field_validator("measurements", mode="before")
+    @classmethod
+    def _known_form(cls, stored: Any) -> Any:
+        """Measurements that an earlier version has stored in its own form are measured anew."""
+        if isinstance(stored, list):
+            return [each for each in stored if not isinstance(each, dict) or "path" not in each]
+        return stored
 
 
 class Topology:
@@ -68,12 +81,16 @@ class Topology:
         if facts != self._facts:
             self._keep(facts)
 
-    def begin_probe(self, find_agents: Callable[[], Awaitable[dict[str, NodeAgent]]]) -> None:
+    def begin_probe(
+        self,
+        find_agents: Callable[[], Awaitable[dict[str, NodeAgent]]],
+        settings: ProbeSettings,
+    ) -> None:
         """Measure the network between these nodes; they and lost ones are the cluster then."""
         if not self.probing:
             self._lines.clear()
             self._probe_error = ""
-            self._probe = asyncio.create_task(self._measure(find_agents))
+            self._probe = asyncio.create_task(self._measure(find_agents, settings))
 
     async def progress(self, after: int, timeout_s: float) -> str:
         """The lines of the probe after the first `after`, as ProbeProgress in JSON."""
@@ -81,39 +98,64 @@ class Topology:
         found = ProbeProgress(self.probing, self._lines[after:], self._probe_error)
         return encode(found, ProbeProgress)
 
-    async def _measure(self, find_agents: Callable[[], Awaitable[dict[str, NodeAgent]]]) -> None:
+    async def _measure(
+        self,
+        find_agents: Callable[[], Awaitable[dict[str, NodeAgent]]],
+        settings: ProbeSettings,
+    ) -> None:
         agents = await find_agents()
         loop = asyncio.get_running_loop()
 
-        def tell(done: int, rounds: int, line: str) -> None:
-            loop.call_soon_threadsafe(self._say, f"round {done} of {rounds}: {line}")
+        async def occupied() -> set[str]:
+            return {node for node, _ in self._core.store.held()}
 
-        tiers = self._core.settings.tiers or None
+        def busy() -> set[str]:
+            return asyncio.run_coroutine_threadsafe(occupied(), loop).result(_ANSWER_S)
+
+        def tell(done: int, line: str) -> None:
+            loop.call_soon_threadsafe(self._say, f"after {done} rounds: {line}")
+
         try:
-            measured = await asyncio.to_thread(
-                lambda: probe_cluster(agents, progress=tell, tier_order=tiers)
+            plan = FixedRounds(rounds(by_domain(agents, self._core.settings.tiers or None)))
+            probed = await asyncio.to_thread(
+                lambda: probe(plan, FleetEnds(agents), settings, busy=busy, progress=tell)
             )
             told = await asyncio.to_thread(inventories, agents)
         except (RayError, InvalidInput, OSError) as error:
             self._probe_error = f"the probe failed: {error}"
             self._say(self._probe_error)
             return
-        for (a, b), why in measured.failures.items():
-            self._say(f"{a} - {b}: {why}")
+        self._tell_of(probed)
         # A node that was lost stays known until it is back or an operator lets go of it, so that
         # a job which waits for it does not become impossible.
         lost = self._core.store.quarantined().keys() - agents.keys()
         facts = self._facts
+        measured = {each.pair for each in probed.measurements}
+        kept = tuple(
+            each
+            for each in facts.measurements
+            if each.pair not in measured and probed.left_alone.intersection(each.pair)
+        )
         self._keep(
             _Facts(
                 inventories={n: old for n, old in facts.inventories.items() if n in lost}
                 | {each.node: each for each in told},
                 labels={n: has for n, has in facts.labels.items() if n in lost}
                 | {node: dict(agent.labels) for node, agent in agents.items()},
-                measurements=measured.pairs,
+                measurements=(*kept, *probed.measurements),
             )
         )
         self._probe_error = self.problem
+
+    def _tell_of(self, probed: Probed) -> None:
+        for each in probed.measurements:
+            if each.lost is not None:
+                self._say(f"{each.a} - {each.b}: {each.lost}")
+        if probed.left_alone:
+            names = ", ".join(sorted(probed.left_alone))
+            self._say(f"left alone, as they run jobs: {names}")
+        if probed.stopped:
+            self._say(f"stopped early: {probed.stopped}")
 
     def _keep(self, facts: _Facts) -> None:
         """Make the cluster file of what is known, and keep both."""

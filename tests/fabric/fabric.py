@@ -114,13 +114,15 @@ class Fabric:
 
     def _set_up_host(self, host: Host) -> None:
         plan, name = self.plan, self.namespace(host)
+        everyone = f"10.{plan.subnet}.0.0/16"
         lines = ["link set lo up"]
         for rail, address in enumerate(host.addresses):
             gateway = plan.gateway(host.leaf * plan.rails + rail)
             lines += [
                 f"addr add {address}/24 dev eth{rail}",
                 f"link set eth{rail} up",
-                f"route add default via {gateway} dev eth{rail} metric {100 + rail}",
+                # No default route: what is outside the fabric (name servers) fails at once.
+                f"route add {everyone} via {gateway} dev eth{rail} metric {100 + rail}",
             ]
         namespaces.ip(lines, name)
         shape = (

@@ -21,12 +21,14 @@ from railweave.agents.fleet import (
     Fleet,
     NodeAgent,
     agent_name,
+    by_domain,
     ensure_agents,
     inventories,
-    probe_cluster,
 )
 from railweave.agents.inventory import DeviceSource
-from railweave.agents.netprobe import Budget
+from railweave.agents.probe_fleet import FleetEnds
+from railweave.agents.prober import Probed, ProbeSettings, probe
+from railweave.agents.rounds import FixedRounds, rounds
 from railweave.placement import InvalidInput
 from railweave.scheduler.embedded import EmbeddedCluster
 from shared_cluster import NODES
@@ -59,6 +61,11 @@ def fleet(cluster: EmbeddedCluster, state_dir: Path) -> Fleet:
 
 def get(call: Any, timeout_s: float = 30.0) -> Any:
     return ray.get(call, timeout=timeout_s)
+
+
+def probe_all(agents: dict[str, NodeAgent], settings: ProbeSettings, said: list[int]) -> Probed:
+    plan = FixedRounds(rounds(by_domain(agents, None)))
+    return probe(plan, FleetEnds(agents), settings, progress=lambda done, _: said.append(done))
 
 
 def launch_of(agent: NodeAgent, job_id: str, *command: str, ranks: int = 1) -> NodeLaunch:
@@ -107,13 +114,13 @@ def test_probes_labels_and_inventories_become_the_cluster_that_was_built(fleet: 
         **{node.name: node.devices for node in NODES},
     }
     assert all(i.device_source is DeviceSource.DECLARED for i in found if i.devices)
-    said: list[tuple[int, int]] = []
-    budget = Budget(transfer_bytes=2**20, transfer_s=0.2, pings=10)
-    measured = probe_cluster(fleet.agents, budget, lambda done, of, _: said.append((done, of)))
-    assert measured.failures == {}
-    assert len(measured.pairs) == len(NAMES) * (len(NAMES) - 1) // 2
-    assert said[0] == (0, 5) and said[-1] == (5, 5)
-    assembled = assemble_cluster(found, measured.pairs, fleet.labels)
+    said: list[int] = []
+    settings = ProbeSettings(transfer_bytes=2**20, transfer_s=0.2, pings=10)
+    probed = probe_all(fleet.agents, settings, said)
+    assert [each.lost for each in probed.measurements if each.lost] == []
+    assert len(probed.measurements) == len(NAMES) * (len(NAMES) - 1) // 2
+    assert said[0] == 0 and said[-1] == 5
+    assembled = assemble_cluster(found, probed.measurements, fleet.labels)
     built = assembled.cluster
     assert [tier.name for tier in built.tiers] == ["pod", "spine"]
     assert all(tier.bandwidth > 1e6 and 0 < tier.latency < 0.1 for tier in built.tiers)
@@ -224,20 +231,17 @@ def test_ports_and_checkpoints_are_answered_by_the_node(fleet: Fleet, tmp_path: 
 def test_a_pair_that_cannot_be_probed_is_named_and_holds_up_no_other(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("railweave.agents.fleet._ANSWER_S", 1.0)
+    monkeypatch.setattr("railweave.agents.prober._ANSWER_S", 1.0)
     chosen = {name: fleet.agents[name] for name in ("a0", "a1", "b0")}
-    budget = Budget(transfer_bytes=2**18, transfer_s=0.1, pings=3, connect_s=0.5)
+    settings = ProbeSettings(transfer_bytes=2**18, transfer_s=0.1, pings=3, connect_s=0.5)
     hanging = agent_pid(chosen["b0"])
     os.kill(hanging, signal.SIGSTOP)
     try:
-        measured = probe_cluster(chosen, budget)
+        found = probe_all(chosen, settings, []).measurements
     finally:
         os.kill(hanging, signal.SIGCONT)
-    assert {frozenset((pair.a, pair.b)) for pair in measured.pairs} == {frozenset(("a0", "a1"))}
-    assert {frozenset(pair) for pair in measured.failures} == {
-        frozenset(("a0", "b0")),
-        frozenset(("a1", "b0")),
-    }
+    assert {each.pair for each in found if each.lost is None} == {("a0", "a1")}
+    assert {each.pair for each in found if each.lost} == {("a0", "b0"), ("a1", "b0")}
 
 
 def test_the_interpreter_of_a_jobs_command_is_the_one_railweave_runs_on(fleet: Fleet) -> None:

@@ -17,6 +17,7 @@ from railweave.agents.attempt import NodePhase
 from railweave.agents.checkpoint import Checkpointer
 from railweave.agents.fleet import node_names
 from railweave.agents.netprobe import Budget
+from railweave.agents.probe_end import ProbeOrder
 
 
 @pytest.fixture
@@ -90,8 +91,10 @@ def test_ports_are_free_and_not_given_twice(agent: Agent) -> None:
 def test_two_agents_probe_each_other(agent: Agent) -> None:
     async def run() -> None:
         budget = Budget(transfer_bytes=2**18, transfer_s=0.2, pings=3)
-        opening = await agent.probe_listen(budget)
-        assert (await agent.probe_connect(opening, budget)).pings == 3
+        order = ProbeOrder(budget=budget)
+        opening = await agent.probe_listen(order)
+        found = await agent.probe_connect(opening, order)
+        assert [path.measured and path.measured.pings for path in found.paths] == [3]
         assert len((await agent.inventory()).devices) == 4
 
     asyncio.run(run())

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from railweave.agents.assemble import Assembly, PairMeasurement, assemble_cluster
+from railweave.agents.assemble import Assembly, assemble_cluster
 from railweave.agents.heartbeat import HeartbeatBook
 from railweave.agents.inventory import Device, NodeInventory
-from railweave.agents.netprobe import PathMeasurement
 from railweave.agents.nics import LinkState, Nic
 from railweave.placement import Cluster, InvalidInput
+from railweave.placement.inference.measurements import Measurement
 
 Labels = dict[str, dict[str, str]]
 
@@ -27,18 +27,16 @@ def node(
 
 def pair(
     a: str, b: str, rate: float, round_trip_s: float, back: float | None = None
-) -> PairMeasurement:
-    path = PathMeasurement(
+) -> Measurement:
+    return Measurement(
+        a=a,
+        b=b,
         round_trip_min_s=round_trip_s,
         round_trip_median_s=2 * round_trip_s,
         spread_s=0.0,
-        pings=10,
         there_bytes_per_s=rate,
         back_bytes_per_s=rate if back is None else back,
-        moved_bytes=1,
-        took_s=0.1,
     )
-    return PairMeasurement(a=a, b=b, path=path)
 
 
 def domains(**of_nodes: str) -> Labels:
@@ -61,7 +59,7 @@ PROBES = [
 ]
 
 
-def assembled(labels: Mapping[str, Mapping[str, str]], probes: list[PairMeasurement]) -> Assembly:
+def assembled(labels: Mapping[str, Mapping[str, str]], probes: list[Measurement]) -> Assembly:
     return assemble_cluster([node(name) for name in labels], probes, labels)
 
 
