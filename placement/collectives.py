@@ -52,10 +52,13 @@ class Exchange:
 
 def exchange(group: Group) -> Exchange:
     """What a group of the PCG does."""
-    n, size = len(group.ranks), group.bytes
+    return exchange_of(group.op, len(group.ranks), group.bytes, group.resolved_algorithm)
+
+
+def exchange_of(op: Op, n: int, size: float, algorithm: Algorithm) -> Exchange:
+    """What n ranks do with `size` bytes by an algorithm that is not `auto`."""
     levels = (n - 1).bit_length()
-    algorithm = group.resolved_algorithm
-    match group.op:
+    match op:
         case Op.ALL_REDUCE if algorithm is Algorithm.TREE:
             return Exchange(Pattern.CHAIN, size, size, 2 * levels)
         case Op.ALL_REDUCE:

@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..collectives import Exchange, exchange
-from ..pcg import Algorithm, Group, Op
+from ..collectives import exchange_of
+from ..pcg import Algorithm, Op
 from .constants import Constants
 from .spans import Span
 
@@ -112,7 +112,7 @@ def _candidates(
 ) -> Iterator[Choice]:
     """Every algorithm and protocol for a reduction, a gather or a scatter."""
     n, islands, reduces = span.ranks, span.islands, op is Op.ALL_REDUCE
-    ring = _exchange(op, size, n, Algorithm.RING)
+    ring = exchange_of(op, n, size, Algorithm.RING)
     crossings = ring.steps // (n - 1) * (islands - 1)
     inside = links.scale_up * constants.link_share
     across = network_rate(span, links, networks) * constants.network_share
@@ -126,7 +126,7 @@ def _candidates(
     if not reduces:
         return
     depth = math.log2(islands)
-    tree = _exchange(op, size, n, Algorithm.TREE)
+    tree = exchange_of(op, n, size, Algorithm.TREE)
     both_ways = tree.edge_bytes + tree.back_bytes
     for p in _PROTOCOLS:
         latency = p.tree_base + 2 * ((n / islands - 1) * p.tree_hop + depth * (p.tree_net + far))
@@ -145,13 +145,6 @@ def _candidates(
         yield _choice("collnet", "Simple", latency, seconds, segment)
 
 
-def _exchange(op: Op, size: float, ranks: int, algorithm: Algorithm) -> Exchange:
-    group = Group.model_construct(
-        name=str(op), op=op, ranks=tuple(range(ranks)), bytes=size, algorithm=algorithm
-    )
-    return exchange(group)
-
-
 def _all_to_all(
     size: float, span: Span, links: Links, constants: Constants, part_away: float
 ) -> Choice:
@@ -161,7 +154,7 @@ def _all_to_all(
     carry everything once. Where rails stay apart, what goes to other rails takes the last tier.
     """
     n = span.ranks
-    pair_bytes = _exchange(Op.ALL_TO_ALL, size, n, Algorithm.DIRECT).edge_bytes
+    pair_bytes = exchange_of(Op.ALL_TO_ALL, n, size, Algorithm.DIRECT).edge_bytes
     inside = pair_bytes * (n - 1) / (links.scale_up * constants.link_share)
     latency = _DIRECT_US + (span.per_island - 1) * _DIRECT_HOP_US
     if span.islands == 1:

@@ -9,11 +9,11 @@ from ..workload import Workload
 from .collective_time import Links, collective
 from .constants import Constants
 from .layout import Layout
-from .operations import ELEMENT_BYTES, Slice
+from .slices import ELEMENT_BYTES, Slice
 from .software import Software
 from .spans import Span
 from .stages import Parameters, Stage
-from .work import StageWork
+from .work import Dispatch, StageWork
 
 _LAUNCH_SHARPNESS = 4
 
@@ -53,87 +53,120 @@ class Waits(NamedTuple):
     pipeline: float
 
 
-def micro_batch_waits(
-    workload: Workload, part: Slice, work: StageWork, layout: Layout, prices: Prices, ends: int
-) -> Waits:
-    """Communication of one micro-batch on a stage, beyond what overlaps.
+class MicroBatch:
+    """Communication of one micro-batch of a workload on its stages, beyond what overlaps.
 
-    Tensor parallelism: a forward pass sums `work.reductions` times over its ranks, by an all-reduce
-    or (sequence parallelism) an all-gather and a reduce-scatter of the activations; the backward
-    pass as often, and full recomputation again; embedding and head once each (`ends` of them).
+    Tensor parallelism: a forward pass sums `StageWork.reductions` times over its ranks, by an
+    all-reduce or (sequence parallelism) an all-gather and a reduce-scatter of the activations; the
+    backward pass as often, and full recomputation again; embedding and head once each.
     Context: a gather of keys and values forward, again where attention is repeated, twice backward;
     by all-to-all, queries, keys, values and results change places in each. Experts: tokens out and
     back, as often as reductions. Pipeline: one send each way and piece.
     """
-    split, program = workload.parallelism, prices.software
-    rounds = 3 if workload.recompute == "full" else 2
-    activation = ELEMENT_BYTES * part.tokens * workload.model.hidden
-    tensor = context = expert = pipeline = 0.0
-    if split.tp > 1:
-        gathered = 0.0
-        if split.sequence_parallel:
-            gathered = prices.seconds(Op.ALL_GATHER, activation, layout.tp)
-            one = gathered + prices.seconds(Op.REDUCE_SCATTER, activation, layout.tp)
-        else:
-            one = prices.seconds(Op.ALL_REDUCE, activation, layout.tp)
-        layers = rounds * one + (gathered if workload.regather_inputs else 0.0)
-        tensor = one * ends + work.reductions * layers * (1 - program.tensor_overlap)
-    if split.cp > 1:
+
+    def __init__(self, workload: Workload, part: Slice, layout: Layout, prices: Prices) -> None:
+        split, program = workload.parallelism, prices.software
+        self._workload, self._layout, self._prices = workload, layout, prices
+        self._rounds = 3 if workload.recompute == "full" else 2
+        self._exchanged: dict[Dispatch, float] = {}
+        activation = ELEMENT_BYTES * part.tokens * workload.model.hidden
+        self._once_s = self._layer_s = self._pipeline_s = 0.0
+        if split.tp > 1:
+            gathered = 0.0
+            if split.sequence_parallel:
+                gathered = prices.seconds(Op.ALL_GATHER, activation, layout.tp)
+                once = gathered + prices.seconds(Op.REDUCE_SCATTER, activation, layout.tp)
+            else:
+                once = prices.seconds(Op.ALL_REDUCE, activation, layout.tp)
+            again = gathered if workload.regather_inputs else 0.0
+            self._once_s = once
+            self._layer_s = (self._rounds * once + again) * (1 - program.tensor_overlap)
+        if split.pp > 1:
+            size = activation / split.tp if split.sequence_parallel else activation
+            seconds = prices.seconds(Op.SEND_RECV, size, layout.pp)
+            self._pipeline_s = 2 * split.virtual_pp * seconds * (1 - program.pipeline_overlap)
+
+    def waits(self, work: StageWork, ends: int) -> Waits:
+        """Of a stage that has so many of the model's ends."""
+        expert = 0.0
+        for count, dispatch in work.exchanges:
+            expert += count * self._exchange_s(dispatch)
+        context = self._context_s(work) if self._workload.parallelism.cp > 1 else 0.0
+        tensor = self._once_s * ends + work.reductions * self._layer_s
+        return Waits(tensor, context, expert, self._pipeline_s)
+
+    def _context_s(self, work: StageWork) -> float:
+        workload, program = self._workload, self._prices.software
         again = 1 if workload.recompute == "none" or program.selective_products else 2
-        if split.context_form == "ring":
+        if workload.parallelism.context_form == "ring":
             op, sizes, times = Op.ALL_GATHER, work.gathers, again + 2
         else:
             op, sizes, times = Op.ALL_TO_ALL, work.turns, again + 1
+        found = 0.0
         for count, size in sizes:
-            seconds = prices.seconds(op, size, layout.cp)
-            context += count * times * seconds * (1 - program.context_overlap)
-    for count, dispatch in work.exchanges:
+            seconds = self._prices.seconds(op, size, self._layout.cp)
+            found += count * times * seconds * (1 - program.context_overlap)
+        return found
+
+    def _exchange_s(self, dispatch: Dispatch) -> float:
+        """Of a layer's tokens to their experts and back, in all passes."""
+        found = self._exchanged.get(dispatch)
+        if found is not None:
+            return found
+        workload, layout, prices = self._workload, self._layout, self._prices
+        program, inner = prices.software, workload.parallelism.expert_tp
         size, islands = dispatch.size, layout.ep.islands
         once = program.dispatch_once and islands > 1
         part_away = dispatch.part_to_islands(islands) if once else 1.0
         sent = size / 2 if workload.fp8_dispatch else size
-        there = prices.seconds(Op.ALL_TO_ALL, sent, layout.ep, part_away=part_away)
-        back = prices.seconds(Op.ALL_TO_ALL, size, layout.ep, part_away=part_away)
+        moved = prices.seconds(Op.ALL_TO_ALL, sent, layout.ep, part_away=part_away)
+        moved += prices.seconds(Op.ALL_TO_ALL, size, layout.ep, part_away=part_away)
         # Ranks that share an expert's matrices gather the tokens that came for it, and sum.
-        inside = prices.seconds(Op.ALL_GATHER, size * split.expert_tp, layout.etp)
-        inside += prices.seconds(Op.REDUCE_SCATTER, size * split.expert_tp, layout.etp)
-        expert += count * rounds * (there + back + inside) * (1 - program.expert_overlap)
-    if split.pp > 1:
-        size = activation / split.tp if split.sequence_parallel else activation
-        seconds = prices.seconds(Op.SEND_RECV, size, layout.pp)
-        pipeline = 2 * split.virtual_pp * seconds * (1 - program.pipeline_overlap)
-    return Waits(tensor, context, expert, pipeline)
+        moved += prices.seconds(Op.ALL_GATHER, size * inner, layout.etp)
+        moved += prices.seconds(Op.REDUCE_SCATTER, size * inner, layout.etp)
+        found = self._exchanged[dispatch] = self._rounds * moved * (1 - program.expert_overlap)
+        return found
 
 
-def gradient_s(
-    workload: Workload, parameters: Parameters, stage: Stage, layout: Layout, prices: Prices
-) -> tuple[float, float]:
-    """Seconds a step that gradients and parameters travel, and those of a tied embedding's copies.
+class Gradients:
+    """Communication of a step's gradients and parameters.
 
     zero 0: an all-reduce of the gradients. 1, 2: a reduce-scatter of them and an all-gather of the
     parameters. 3: the parameters are gathered forward and backward, the gradients scattered. With
     hybrid sharding that is done by the ranks of a shard, and gradients are then summed over its
     replicas. A tied embedding on two stages is reduced between them.
     """
-    split, program = workload.parallelism, prices.software
-    gradient = 4 if workload.fp32_gradients else ELEMENT_BYTES
-    moved = tied = 0.0
-    for count, whole, shard, replicas in (
-        (parameters.dense, layout.dp, layout.shard, layout.replicas),
-        (parameters.experts, layout.expert_dp, layout.expert_shard, layout.expert_replicas),
-    ):
-        if split.zero == 0:
-            moved += prices.seconds(Op.ALL_REDUCE, gradient * count, whole)
-            continue
-        gathers, networks = (2, program.gather_networks) if split.zero == 3 else (1, 0)
-        gathered = prices.seconds(Op.ALL_GATHER, ELEMENT_BYTES * count, shard, networks)
-        scattered = prices.seconds(Op.REDUCE_SCATTER, gradient * count, shard, networks)
-        summed = prices.seconds(Op.ALL_REDUCE, gradient * count / shard.ranks, replicas)
-        moved += gathers * gathered + scattered + summed
-    if split.zero == 3:
-        rounds = workload.micro_batches if split.reshard_parameters else 1
-        moved *= rounds / program.gather_share
-    if split.pp > 1 and workload.model.tied_embeddings and (stage.first or stage.last):
-        size = gradient * workload.model.embedding_parameters / split.vocabulary_tp
-        tied = prices.seconds(Op.ALL_REDUCE, size, layout.ends)
-    return moved, tied
+
+    def __init__(self, workload: Workload, layout: Layout, prices: Prices) -> None:
+        split = workload.parallelism
+        self._layout, self._prices, self._zero = layout, prices, split.zero
+        self._element = 4 if workload.fp32_gradients else ELEMENT_BYTES
+        self._times = 1.0
+        self._gathers, self._networks = (1, 0)
+        if split.zero == 3:
+            rounds = workload.micro_batches if split.reshard_parameters else 1
+            self._times = rounds / prices.software.gather_share
+            self._gathers, self._networks = (2, prices.software.gather_networks)
+        self._tied_s = 0.0
+        if split.pp > 1 and workload.model.tied_embeddings:
+            size = self._element * workload.model.embedding_parameters / split.vocabulary_tp
+            self._tied_s = prices.seconds(Op.ALL_REDUCE, size, layout.ends)
+
+    def seconds(self, parameters: Parameters, stage: Stage) -> tuple[float, float]:
+        """A step of a stage's parameters, and of a tied embedding's copies."""
+        layout, (dense, experts) = self._layout, parameters
+        moved = self._moved_s(dense, layout.dp, layout.shard, layout.replicas)
+        if experts:
+            shard, replicas = layout.expert_shard, layout.expert_replicas
+            moved += self._moved_s(experts, layout.expert_dp, shard, replicas)
+        return moved * self._times, self._tied_s if stage.first or stage.last else 0.0
+
+    def _moved_s(self, count: int, whole: Span, shard: Span, replicas: Span) -> float:
+        seconds, gradients = self._prices.seconds, self._element * count
+        if self._zero == 0:
+            return seconds(Op.ALL_REDUCE, gradients, whole)
+        networks = self._networks
+        gathered = seconds(Op.ALL_GATHER, ELEMENT_BYTES * count, shard, networks)
+        scattered = seconds(Op.REDUCE_SCATTER, gradients, shard, networks)
+        summed = seconds(Op.ALL_REDUCE, gradients / shard.ranks, replicas)
+        return self._gathers * gathered + scattered + summed

@@ -13,13 +13,13 @@ from ..models import Model
 from ..workload import Parallelism, Workload
 from ..workload import Software as SoftwareName
 from .collective_time import Links
-from .communication import Prices, gradient_s, micro_batch_waits
+from .communication import Gradients, MicroBatch, Prices
 from .constants import CONSTANTS, Constants
 from .flops import training_flops_per_token
-from .layout import Layout, layout_of
-from .memory import Footprint, footprint, slice_of
-from .operations import Slice
+from .layout import Layout, Layouts
+from .memory import Footprint, RankMemory
 from .schedule import bubble_s
+from .slices import Slice, slice_of
 from .software import Software, software_name, with_fusion
 from .spans import ground_of, packed
 from .stages import Stage, stages_of
@@ -109,7 +109,8 @@ class Estimator:
     ) -> None:
         self.cluster = cluster
         self._constants = constants
-        self._ground = packed(cluster) if devices is None else ground_of(cluster, devices)
+        ground = packed(cluster) if devices is None else ground_of(cluster, devices)
+        self._places = Layouts(ground, cluster)
         self._forget()
 
     def __call__(self, workload: Workload, devices: Sequence[Device] | None = None) -> StepEstimate:
@@ -144,7 +145,7 @@ class Estimator:
         seconds = math.fsum(breakdown.values())
         tokens = workload.global_batch * workload.sequence
         flops = tokens * shape.flops_per_token
-        fullest = self._fullest(workload, shape)
+        fullest = self._fullest(workload, shape, layout)
         stage = shape.parts[slowest].first
         return StepEstimate(
             step_s=seconds,
@@ -152,8 +153,8 @@ class Estimator:
             mfu=flops / (seconds * layout.peak_of(workload.precision)),
             memory_bytes=fullest.total,
             breakdown=breakdown,
-            memory=dict(fullest.parts),
-            memory_limit_bytes=layout.memory_bytes(fullest.stage),
+            memory=fullest.parts,
+            memory_limit_bytes=layout.memory_bytes[fullest.stage],
             slowest_stage=stage,
             slowest_rank=layout.first_ranks[stage],
             fullest_stage=fullest.stage,
@@ -173,13 +174,14 @@ class Estimator:
         prices = self._prices_of(layout.links, program)
         busy = [sum(share) for share in self._stage_shares(workload, shape, layout, prices)]
         place = {(part.stage, layout.kinds[part.first]): i for i, part in enumerate(shape.parts)}
+        memory = RankMemory(workload, self._constants)
         found = []
         for index, stage in enumerate(self._stages_of(workload)):
             at = place[stage, layout.kinds[index]]
             work = shape.parts[at].work
-            held = footprint(workload, index, work.parameters, work.memory, self._constants)
-            limit = layout.memory_bytes(index)
-            found.append(StageEstimate(busy[at], dict(held.parts), held.total, limit))
+            held = memory.footprint(index, work.parameters, work.memory)
+            limit = layout.memory_bytes[index]
+            found.append(StageEstimate(busy[at], held.parts, held.total, limit))
         return tuple(found)
 
     def _forget(self) -> None:
@@ -191,6 +193,7 @@ class Estimator:
         self._models: list[Model] = []
         self._flops_per_token: dict[tuple[int, int], float] = {}
         self._stages: dict[Any, tuple[Stage, ...]] = {}
+        self._sorts: dict[Any, list[tuple[Stage, tuple[str, ...], int, int]]] = {}
         self._shapes: dict[Any, _Shape] = {}
         self._prices: dict[tuple[Links, Software], Prices] = {}
         self._shares: dict[Any, tuple[tuple[float, ...], ...]] = {}
@@ -213,15 +216,15 @@ class Estimator:
         if devices is not None:
             ground = ground_of(self.cluster, devices)
             _check_room(self.cluster, split.world_size, ground.size)
-            return layout_of(workload, ground, self.cluster)
+            return Layouts(ground, self.cluster).of(workload)
         key = (
             *(split.tp, split.cp, split.ep, split.dp, split.pp, split.etp, split.shard),
             *(split.virtual_pp > 1, workload.rank_order),
         )
         found = self._layouts.get(key)
         if found is None:
-            _check_room(self.cluster, split.world_size, self._ground.size)
-            found = self._layouts[key] = layout_of(workload, self._ground, self.cluster)
+            _check_room(self.cluster, split.world_size, self._places.ground.size)
+            found = self._layouts[key] = self._places.of(workload)
         return found
 
     def _prices_of(self, links: Links, program: Software) -> Prices:
@@ -247,15 +250,25 @@ class Estimator:
     def _parts(
         self, workload: Workload, layout: Layout, program: Software, part: Slice
     ) -> tuple[_Part, ...]:
-        alike: dict[tuple[Stage, tuple[str, ...]], list[int]] = {}
-        for index, stage in enumerate(self._stages_of(workload)):
-            alike.setdefault((stage, layout.kinds[index]), []).append(index)
         found = []
-        for (stage, kinds), indices in alike.items():
+        for stage, kinds, first, count in self._alike(workload, layout):
             worker = self._worker(layout.slowest(kinds, workload.precision), workload, program)
             work = worker.work(workload.model, stage, part)
-            found.append(_Part(indices[0], len(indices), stage, worker, work))
+            found.append(_Part(first, count, stage, worker, work))
         return tuple(found)
+
+    def _alike(
+        self, workload: Workload, layout: Layout
+    ) -> list[tuple[Stage, tuple[str, ...], int, int]]:
+        """Stages that differ, with their kinds of accelerator, the first of each and how many."""
+        key = (id(workload.model), _division(workload.parallelism), layout.kinds)
+        found = self._sorts.get(key)
+        if found is None:
+            alike: dict[tuple[Stage, tuple[str, ...]], list[int]] = {}
+            for index, stage in enumerate(self._stages_of(workload)):
+                alike.setdefault((stage, layout.kinds[index]), []).append(index)
+            found = self._sorts[key] = [(*one, at[0], len(at)) for one, at in alike.items()]
+        return found
 
     def _flops(self, model: Model, sequence: int) -> float:
         key = (id(model), sequence)
@@ -293,12 +306,12 @@ class Estimator:
         key = (shape, prices, spans, form)
         found = self._shares.get(key)
         if found is None:
+            batch = MicroBatch(workload, shape.part, layout, prices)
             rows = []
             for part in shape.parts:
                 work, ends = part.work, part.stage.first + part.stage.last
-                waits = micro_batch_waits(workload, shape.part, work, layout, prices, ends)
                 compute = work.forward_s + work.backward_s
-                rows.append((compute, work.repeated_s, work.wait_s, *waits))
+                rows.append((compute, work.repeated_s, work.wait_s, *batch.waits(work, ends)))
             found = self._shares[key] = tuple(rows)
         return found
 
@@ -319,12 +332,16 @@ class Estimator:
         key = (shape, prices, spans, split.zero, workload.fp32_gradients, rounds)
         found = self._ends.get(key)
         if found is None:
+            gradients = Gradients(workload, layout, prices)
+            shards = (split.shard_size, split.expert_shard_size)
             found = self._ends[key] = tuple(
-                (
-                    *gradient_s(workload, part.work.parameters, part.stage, layout, prices),
-                    part.worker.optimizer_s(workload, part.work.parameters),
-                )
-                for part in shape.parts
+                [
+                    (
+                        *gradients.seconds(part.work.parameters, part.stage),
+                        part.worker.optimizer_s(part.work.parameters, split.zero, shards),
+                    )
+                    for part in shape.parts
+                ]
             )
         program, count = prices.software, workload.micro_batches
         beside = program.gather_overlap * count if split.zero == 3 else program.gradient_overlap
@@ -334,8 +351,9 @@ class Estimator:
         ]
         return max(ends, key=sum)
 
-    def _fullest(self, workload: Workload, shape: _Shape) -> Footprint:
-        """Of stages that are alike the first holds most micro-batches at once."""
+    def _fullest(self, workload: Workload, shape: _Shape, layout: Layout) -> Footprint:
+        """The rank that fills most of its device; of stages that are alike the first holds most
+        micro-batches at once."""
         split = workload.parallelism
         held = min(workload.micro_batches, split.pp * split.virtual_pp)
         several = workload.micro_batches > 1 and not split.reshard_parameters
@@ -343,13 +361,15 @@ class Estimator:
         key = (shape, shards, split.virtual_pp, split.zero, workload.fp32_gradients, held)
         found = self._footprints.get(key)
         if found is None:
-            prints = [
-                footprint(
-                    workload, one.first, one.work.parameters, one.work.memory, self._constants
-                )
-                for one in shape.parts
-            ]
-            found = self._footprints[key] = max(prints, key=lambda one: one.total)
+            memory = RankMemory(workload, self._constants)
+            filled = -1.0
+            for one in shape.parts:
+                held_here = memory.footprint(one.first, one.work.parameters, one.work.memory)
+                share = held_here.total / layout.memory_bytes[one.first]
+                if share > filled:
+                    filled, found = share, held_here
+            assert found is not None
+            self._footprints[key] = found
         return found
 
 

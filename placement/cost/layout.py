@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ..accelerators import Accelerator
 from ..cluster import Cluster, CrossRail
-from ..strategies.grid import Grid, sharded
-from ..workload import Workload
+from ..strategies.grid import Family, Grid, sharded
+from ..workload import Parallelism, Workload
+from .axes import Axes, Axis, SplitAxes, cut, ends_of, groups_of, hops_of, joined
 from .collective_time import Links
 from .spans import ALONE, Ground, Ints, Span
 
@@ -24,8 +26,9 @@ class Layout:
     ep: ranks that exchange tokens for experts. etp: that share out an expert's matrices.
     expert_dp, expert_shard, expert_replicas: as dp, for experts. pp: ranks of neighbouring stages.
     ends: of the first and the last stage.
-    kinds: accelerators of each stage; first_ranks: the least rank of each. links: what the devices
-    see of the network. accelerators: devices of each kind: how many, and their numbers.
+    kinds: accelerators of each stage; memory_bytes: of the smallest device of each; first_ranks:
+    the least rank of each. links: what the devices see of the network. accelerators: devices of
+    each kind: how many, and their numbers.
     """
 
     tp: Span
@@ -41,6 +44,7 @@ class Layout:
     pp: Span
     ends: Span
     kinds: tuple[tuple[str, ...], ...]
+    memory_bytes: tuple[int, ...]
     first_ranks: tuple[int, ...]
     links: Links
     accelerators: dict[str, tuple[int, Accelerator]]
@@ -51,11 +55,9 @@ class Layout:
 
     def slowest(self, kinds: tuple[str, ...], precision: str) -> str:
         """The one of these kinds that has the lowest peak."""
+        if len(kinds) == 1:
+            return kinds[0]
         return min(kinds, key=lambda kind: self.accelerators[kind][1].peak_of(precision))
-
-    def memory_bytes(self, stage: int) -> float:
-        """Memory of the smallest device of a stage."""
-        return min(self.accelerators[kind][1].memory_bytes for kind in self.kinds[stage])
 
     @property
     def power_w(self) -> float | None:
@@ -69,42 +71,130 @@ class Layout:
         return total / count
 
 
-def layout_of(workload: Workload, ground: Ground, cluster: Cluster) -> Layout:
-    """The layout of a workload on the first devices of a ground."""
-    split, grid = workload.parallelism, Grid.of(workload)
-    shards, replicas = sharded(grid.dp, split.shard_size)
-    expert_shards, expert_replicas = sharded(grid.edp, split.expert_shard_size)
-    stages = [stage.ravel() for stage in grid.dense]
-    kinds = tuple(ground.kinds_of(stage) for stage in stages)
-    used = sorted({kind for stage_kinds in kinds for kind in stage_kinds})
-    hops = [(stage, stage + 1) for stage in range(split.pp - 1)]
-    if split.virtual_pp > 1:
-        hops.append((split.pp - 1, 0))
-    count = split.world_size
-    return Layout(
-        tp=ground.span_of(grid.tp.ranks),
-        cp=ground.span_of(grid.cp.ranks),
-        dp=ground.span_of(grid.dp.ranks),
-        shard=ground.span_of(shards.ranks),
-        replicas=ground.span_of(replicas.ranks),
-        ep=ground.span_of(grid.ep.ranks),
-        etp=ground.span_of(grid.etp.ranks),
-        expert_dp=ground.span_of(grid.edp.ranks),
-        expert_shard=ground.span_of(expert_shards.ranks),
-        expert_replicas=ground.span_of(expert_replicas.ranks),
-        pp=_hops(ground, stages, hops),
-        ends=_hops(ground, stages, [(0, split.pp - 1)] if split.pp > 1 else []),
-        kinds=kinds,
-        first_ranks=tuple(int(stage.min()) for stage in stages),
-        links=links_of(cluster, used),
-        accelerators={
-            kind: (
-                int((ground.kinds[:count] == ground.accelerators.index(kind)).sum()),
-                cluster.accelerator(kind),
+class Layouts:
+    """Lays splits on the first devices of a ground; what they have in common is worked out once."""
+
+    def __init__(self, ground: Ground, cluster: Cluster) -> None:
+        self.ground, self._cluster = ground, cluster
+        self._spans: dict[Any, Span] = {}
+        self._links: dict[tuple[str, ...], Links] = {}
+
+    def of(self, workload: Workload) -> Layout:
+        """The layout of a workload."""
+        split = workload.parallelism
+        axes = SplitAxes(split, workload.rank_order)
+        world, grid = split.world_size, _Later(workload)
+        shard, replicas = self._shared(axes.dp, split.shard_size, world, lambda: grid.get().dp)
+        expert_dp: Axes | None = None
+        if axes.experts:
+            expert_dp = joined([axes.expert_dp])
+            ep, etp = self._along(joined([axes.ep]), world), self._along(joined([axes.etp]), world)
+            edp = self._along(expert_dp, world)
+        else:
+            families = grid.get()
+            ep, etp, edp = (
+                self.ground.span_of(family.ranks)
+                for family in (families.ep, families.etp, families.edp)
             )
+        expert_shard, expert_replicas = self._shared(
+            expert_dp, split.expert_shard_size, world, lambda: grid.get().edp
+        )
+        kinds = self._kinds(split, grid)
+        used = tuple(sorted({kind for stage_kinds in kinds for kind in stage_kinds}))
+        return Layout(
+            tp=self._along(joined([axes.tp]), world),
+            cp=self._along(joined([axes.cp]), world),
+            dp=self._along(axes.dp, world),
+            shard=shard,
+            replicas=replicas,
+            ep=ep,
+            etp=etp,
+            expert_dp=edp,
+            expert_shard=expert_shard,
+            expert_replicas=expert_replicas,
+            pp=self._hops(axes.pp, world, split.virtual_pp > 1),
+            ends=self._ends(axes.pp, world),
+            kinds=kinds,
+            memory_bytes=self._memory_bytes(kinds),
+            first_ranks=tuple(range(0, split.pp * axes.pp.stride, axes.pp.stride)),
+            links=self._links_of(used),
+            accelerators=self._accelerators(used, world),
+        )
+
+    def _along(self, axes: Axes, world: int) -> Span:
+        if not axes:
+            return ALONE
+        return self._span((world, axes), lambda: groups_of(axes, world))
+
+    def _hops(self, axis: Axis, world: int, closed: bool) -> Span:
+        """The span of sends between neighbouring stages, each rank to its counterpart."""
+        if axis.size == 1:
+            return ALONE
+        key = ("hops", world, axis, closed)
+        return self._span(key, lambda: hops_of(axis, world, closed))
+
+    def _ends(self, axis: Axis, world: int) -> Span:
+        if axis.size == 1:
+            return ALONE
+        return self._span(("ends", world, axis), lambda: ends_of(axis, world))
+
+    def _shared(
+        self, axes: Axes | None, size: int, world: int, family: Callable[[], Family]
+    ) -> tuple[Span, Span]:
+        """Groups with the same parameters cut into shards, and the replicas of these."""
+        parts = None if axes is None else cut(axes, size)
+        if parts is not None:
+            return self._along(parts[0], world), self._along(parts[1], world)
+        shards, replicas = sharded(family(), size)
+        return self.ground.span_of(shards.ranks), self.ground.span_of(replicas.ranks)
+
+    def _span(self, key: Any, groups: Callable[[], Ints]) -> Span:
+        found = self._spans.get(key)
+        if found is None:
+            found = self._spans[key] = self.ground.span_of(groups())
+        return found
+
+    def _kinds(self, split: Parallelism, grid: _Later) -> tuple[tuple[str, ...], ...]:
+        known = self.ground.accelerators
+        if len(known) == 1:
+            return (known,) * split.pp
+        return tuple(self.ground.kinds_of(stage.ravel()) for stage in grid.get().dense)
+
+    def _memory_bytes(self, kinds: tuple[tuple[str, ...], ...]) -> tuple[int, ...]:
+        accelerator = self._cluster.accelerator
+        least = {one: min(accelerator(kind).memory_bytes for kind in one) for one in set(kinds)}
+        return tuple([least[one] for one in kinds])
+
+    def _links_of(self, used: tuple[str, ...]) -> Links:
+        found = self._links.get(used)
+        if found is None:
+            found = self._links[used] = links_of(self._cluster, used)
+        return found
+
+    def _accelerators(
+        self, used: tuple[str, ...], world: int
+    ) -> dict[str, tuple[int, Accelerator]]:
+        ground, cluster = self.ground, self._cluster
+        if len(ground.accelerators) == 1:
+            return {kind: (world, cluster.accelerator(kind)) for kind in used}
+        counts = np.bincount(ground.kinds[:world], minlength=len(ground.accelerators)).tolist()
+        return {
+            kind: (counts[ground.accelerators.index(kind)], cluster.accelerator(kind))
             for kind in used
-        },
-    )
+        }
+
+
+class _Later:
+    """The grid of a workload, made when it is asked for."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+        self._grid: Grid | None = None
+
+    def get(self) -> Grid:
+        if self._grid is None:
+            self._grid = Grid.of(self._workload)
+        return self._grid
 
 
 def links_of(cluster: Cluster, kinds: Iterable[str]) -> Links:
@@ -129,12 +219,3 @@ def _scale_up(accelerators: list[Accelerator], cluster: Cluster) -> float:
     """The slowest scale-up rate; without any, devices of a node meet over the nearest tier."""
     slowest = min(accelerator.scale_up_bandwidth for accelerator in accelerators)
     return slowest or cluster.tiers[0].bandwidth
-
-
-def _hops(ground: Ground, stages: list[Ints], hops: list[tuple[int, int]]) -> Span:
-    """The span of sends between the ranks of these pairs of stages, each to its counterpart."""
-    if not hops:
-        return ALONE
-    senders = np.concatenate([stages[sender] for sender, _ in hops])
-    receivers = np.concatenate([stages[receiver] for _, receiver in hops])
-    return ground.span_of(np.stack([senders, receivers], axis=1))

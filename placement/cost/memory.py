@@ -1,18 +1,19 @@
 """Device memory of a rank: weights, gradients, optimizer state, activations, logits, the rest.
 
-Sources: Rajbhandari 2020 (sharded state), Korthikanti 2022 (activations), work.py for which tensors
-a layer keeps.
+Sources: Rajbhandari 2020 (sharded state), Korthikanti 2022 (activations).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..models import AttentionCore, Block, Model
+from ..models import AttentionCore, Block, MatMul, Model
+from ..models.work import Core
 from ..workload import Workload
 from .constants import Constants
-from .operations import ELEMENT_BYTES, Slice
 from .schedule import in_flight
+from .slices import ELEMENT_BYTES, Slice
 from .software import Software
 from .stages import Parameters
 
@@ -53,8 +54,8 @@ class LayerMemory(NamedTuple):
     working: float
 
 
-def layer_bytes(block: Block, part: Slice, software: Software, dropout: bool) -> LayerMemory:
-    """Activations of one layer for one micro-batch on one rank.
+class BlockMemory:
+    """Activations of a layer on one rank of `tp` x `ep`, for any number of tokens.
 
     Kept without recomputation: inputs of norms and of each matrix product once, queries, keys and
     values, inputs of activations, masks of dropout, and where attention is not fused softmax,
@@ -64,21 +65,58 @@ def layer_bytes(block: Block, part: Slice, software: Software, dropout: bool) ->
     While a layer is worked on it needs what it does not keep, the gradients of the operands of its
     largest product, and with sequence parallelism its inputs gathered.
     """
-    dropout = dropout and software.dropout
-    whole = _whole_bytes(block, part, dropout)
-    split = _split_bytes(block, part)
-    scores = 0.0 if software.fused_attention else _score_bytes(block, part, dropout)
-    entry = ELEMENT_BYTES * block.hidden * part.whole_tokens
-    everything = whole + split + scores
-    beside = _beside_bytes(block, part)
-    if part.recompute == "none":
-        return LayerMemory(everything, beside)
-    if part.recompute == "full":
-        return LayerMemory(entry, everything + beside)
-    if not software.selective_products:
-        return LayerMemory(whole + split, scores + beside)
-    saved = _saved_outputs(block, part, software.selective_products)
-    return LayerMemory(entry + saved, everything + beside)
+
+    def __init__(self, block: Block, part: Slice, software: Software, dropout: bool) -> None:
+        matmuls = block.matmuls(part.tp, part.ep, part.expert_tp)
+        cores = block.cores(part.tp)
+        self._software, self._dropout = software, dropout and software.dropout
+        self._entry = ELEMENT_BYTES * block.hidden
+        self._whole = _whole_bytes(block, self._dropout)
+        own = [m for m in matmuls if m.source == "own"]
+        encoder = [m for m in matmuls if m.source == "encoder"]
+        self._split = ELEMENT_BYTES * _split_widths(own, cores)
+        self._split_source = ELEMENT_BYTES * _split_widths(encoder, ())
+        self._largest, self._largest_source = _largest_width(own), _largest_width(encoder)
+        self._cores = [core for core in cores if isinstance(core, AttentionCore)]
+        gathered = {m.reads: m.k for m in matmuls if m.split == "columns" and not m.expert}
+        self._gathered = sum(gathered.values())
+        self._matmuls = matmuls
+
+    def bytes(self, part: Slice) -> LayerMemory:
+        """Those of one micro-batch."""
+        software = self._software
+        tokens, whole_tokens = part.tokens, part.whole_tokens
+        scores = 0.0 if software.fused_attention else self._score_bytes(part)
+        source = part.source_tokens
+        unscored = self._whole * whole_tokens + self._split * tokens
+        unscored += self._split_source * source
+        largest = max(self._largest * tokens, self._largest_source * source)
+        beside = ELEMENT_BYTES * (largest + self._gathered * (tokens - whole_tokens))
+        if part.recompute == "none":
+            return LayerMemory(unscored + scores, beside)
+        entry = self._entry * whole_tokens
+        if part.recompute == "full":
+            return LayerMemory(entry, unscored + scores + beside)
+        if not software.selective_products:
+            return LayerMemory(unscored, scores + beside)
+        return LayerMemory(entry + self._saved_outputs(part), unscored + scores + beside)
+
+    def _score_bytes(self, part: Slice) -> float:
+        """Softmax, and with dropout its dropped copy and the mask: 5 bytes a score."""
+        size = 2 * ELEMENT_BYTES + MASK_BYTES if self._dropout else ELEMENT_BYTES
+        keys = sum(core.heads * part.keys_of(core) for core in self._cores)
+        return size * part.tokens * keys
+
+    def _saved_outputs(self, part: Slice) -> float:
+        """Outputs of the products that are not repeated, and of attention."""
+        outputs = 0.0
+        for m in self._matmuls:
+            tokens = part.rows_of(m)
+            if m.split == "rows":
+                tokens *= part.whole_tokens / part.tokens
+            outputs += (1 - self._software.selective_products) * tokens * m.n * m.count
+        outputs += part.tokens * sum(core.output_width for core in self._cores)
+        return ELEMENT_BYTES * outputs
 
 
 def logit_bytes(model: Model, part: Slice, software: Software) -> float:
@@ -95,91 +133,33 @@ def embedding_bytes(model: Model, part: Slice, software: Software) -> float:
     return MASK_BYTES * model.hidden * part.whole_tokens if dropout else 0.0
 
 
-def slice_of(workload: Workload) -> Slice:
-    """The part of a layer that each rank of a workload works on."""
-    split = workload.parallelism
-    return Slice(
-        workload.sequence,
-        workload.micro_batch,
-        split.tp,
-        split.cp,
-        split.ep,
-        split.expert_tp,
-        split.sequence_parallel,
-        workload.recompute,
-        workload.precision == "fp8",
-        None if workload.model.encoder is None else workload.encoder_sequence,
-        split.vocabulary_tp,
-        workload.tower_inputs,
-        workload.fp8_dispatch,
-    )
-
-
-def _whole_bytes(block: Block, part: Slice, dropout: bool) -> float:
-    """Tensors over the whole hidden size: inputs of norms and of products before the split."""
+def _whole_bytes(block: Block, dropout: bool) -> float:
+    """Of a token, tensors over the whole hidden size: inputs of norms and of products before the
+    split."""
     read = {m.reads: m.k for m in block.matmuls() if m.split != "rows" and not m.expert}
     parts = sum(p is not None for p in (block.mixer, block.cross, block.feed_forward))
     masks = MASK_BYTES * block.hidden * parts if dropout else 0.0
-    elements = block.norms * block.hidden + sum(read.values())
-    return part.whole_tokens * (ELEMENT_BYTES * elements + masks)
+    return ELEMENT_BYTES * (block.norms * block.hidden + sum(read.values())) + masks
 
 
-def _split_bytes(block: Block, part: Slice) -> float:
-    """Tensors that tensor-parallel ranks share out: of heads, and inside the feed-forward."""
-    matmuls = block.matmuls(part.tp, part.ep, part.expert_tp)
-    kept = {m.reads: part.tokens_of(m) * m.k * m.count for m in matmuls if m.split == "rows"}
-    kept |= {m.reads: part.tokens_of(m) * m.k * m.count for m in matmuls if m.expert}
+def _split_widths(matmuls: Sequence[MatMul], cores: Sequence[Core]) -> float:
+    """Elements a token that tensor-parallel ranks share out: of heads, and inside the
+    feed-forward."""
+    kept = {m.reads: m.rows * m.k * m.count for m in matmuls if m.split == "rows"}
+    kept |= {m.reads: m.rows * m.k * m.count for m in matmuls if m.expert}
     elements = sum(kept.values())
-    elements += sum(part.tokens_of(m) * m.n * m.count for m in matmuls if m.name in _ACTIVATED)
-    for core in block.cores(part.tp):
+    elements += sum(m.rows * m.n * m.count for m in matmuls if m.name in _ACTIVATED)
+    for core in cores:
         if isinstance(core, AttentionCore):
-            elements += part.tokens * (core.query_width + core.key_value_width)
+            elements += core.query_width + core.key_value_width
         else:
-            elements += part.tokens * (2 * core.conv_channels + core.heads * core.value_dim)
-    return ELEMENT_BYTES * elements
+            elements += 2 * core.conv_channels + core.heads * core.value_dim
+    return elements
 
 
-def _score_bytes(block: Block, part: Slice, dropout: bool) -> float:
-    """Softmax, and with dropout its dropped copy and the mask: 5 bytes a score."""
-    total = 0.0
-    for core in block.cores(part.tp):
-        if isinstance(core, AttentionCore):
-            keys = part.source if core.cross and part.source is not None else part.sequence
-            size = 2 * ELEMENT_BYTES + MASK_BYTES if dropout else ELEMENT_BYTES
-            total += size * part.tokens * core.heads * keys
-    return total
-
-
-def _beside_bytes(block: Block, part: Slice) -> float:
-    """Gradients of the largest product's operands, and inputs gathered along the sequence."""
-    matmuls = block.matmuls(part.tp, part.ep, part.expert_tp)
-    largest = max((part.tokens_of(m) * (m.k + m.n) * m.count for m in matmuls), default=0.0)
-    read = {m.reads: m.k for m in matmuls if m.split == "columns" and not m.expert}
-    gathered = sum(read.values()) * (part.tokens - part.whole_tokens)
-    return ELEMENT_BYTES * (largest + gathered)
-
-
-def _saved_outputs(block: Block, part: Slice, share: float) -> float:
-    """Outputs of the products that are not repeated, and of attention."""
-    matmuls = block.matmuls(part.tp, part.ep, part.expert_tp)
-    outputs = 0.0
-    for m in matmuls:
-        tokens = part.tokens_of(m)
-        if m.split == "rows":
-            tokens *= part.whole_tokens / part.tokens
-        outputs += (1 - share) * tokens * m.n * m.count
-    for core in block.cores(part.tp):
-        if isinstance(core, AttentionCore):
-            outputs += part.tokens * core.output_width
-    return ELEMENT_BYTES * outputs
-
-
-class Footprint(NamedTuple):
-    """Bytes on each rank of a stage, in all and by what holds them."""
-
-    stage: int
-    total: float
-    parts: dict[str, float]
+def _largest_width(matmuls: Sequence[MatMul]) -> float:
+    """Elements a token of the operands of the largest product."""
+    return max((m.rows * (m.k + m.n) * m.count for m in matmuls), default=0.0)
 
 
 class StageMemory(NamedTuple):
@@ -195,14 +175,27 @@ class StageMemory(NamedTuple):
     largest: int
 
 
-def footprint(
-    workload: Workload,
-    stage: int,
-    parameters: Parameters,
-    held: StageMemory,
-    constants: Constants,
-) -> Footprint:
-    """Device memory of a rank of pipeline stage `stage`.
+class Footprint(NamedTuple):
+    """Bytes on each rank of a stage, in all and by what holds them."""
+
+    stage: int
+    total: float
+    weights: float
+    gradients: float
+    optimizer: float
+    activations: float
+    logits: float
+    buffers: float
+    framework: float
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Bytes by what holds them."""
+        return dict(zip(self._fields[2:], self[2:], strict=True))
+
+
+class RankMemory:
+    """Device memory of the ranks of a workload.
 
     Activations are those of the micro-batches that the schedule lets a stage hold at once, with the
     one layer that is worked on; logits those of one micro-batch. Sharded parameters (zero 3) need
@@ -210,26 +203,44 @@ def footprint(
     micro-batch to the next, all of them (and their fp8 casts), and gradients whole in fp32 until
     the last is done. Each kind of group has a communicator with buffers of its own.
     """
-    split = workload.parallelism
-    fp32, zero = workload.fp32_gradients, split.zero
-    dense = state_bytes(parameters.dense, split.shard_size, zero, fp32)
-    experts = state_bytes(parameters.experts, split.expert_shard_size, zero, fp32)
-    batches = in_flight(split.pp, split.virtual_pp, workload.micro_batches, stage)
-    buffers = 0.0
-    if zero >= 3:
-        buffers = 2.0 * WEIGHT_BYTES * held.largest
-        if workload.micro_batches > 1 and not split.reshard_parameters:
+
+    def __init__(self, workload: Workload, constants: Constants) -> None:
+        split = workload.parallelism
+        fp32, zero = workload.fp32_gradients, split.zero
+        self._split, self._micro_batches = split, workload.micro_batches
+        self._dense = state_bytes(1, split.shard_size, zero, fp32)
+        self._experts = state_bytes(1, split.expert_shard_size, zero, fp32)
+        self._held_whole = 0.0
+        if zero >= 3 and self._micro_batches > 1 and not split.reshard_parameters:
             cast = CAST_BYTES if workload.precision == "fp8" else 0
-            buffers = float(WEIGHT_BYTES + cast + MASTER_BYTES) * sum(parameters)
-    groups = (split.tp, split.cp, split.dp * split.cp, split.pp, split.ep)
-    communicators = sum(degree > 1 for degree in groups)
-    parts = {
-        "weights": dense.weights + experts.weights,
-        "gradients": dense.gradients + experts.gradients,
-        "optimizer": dense.optimizer + experts.optimizer,
-        "activations": batches * held.kept + held.working,
-        "logits": held.logits,
-        "buffers": buffers,
-        "framework": constants.framework_bytes + communicators * constants.communicator_bytes,
-    }
-    return Footprint(stage, sum(parts.values()), parts)
+            self._held_whole = float(WEIGHT_BYTES + cast + MASTER_BYTES)
+        groups = (split.tp, split.cp, split.dp * split.cp, split.pp, split.ep)
+        communicators = sum([degree > 1 for degree in groups])
+        self._framework = constants.framework_bytes + communicators * constants.communicator_bytes
+
+    def footprint(self, stage: int, parameters: Parameters, held: StageMemory) -> Footprint:
+        """Of a rank of pipeline stage `stage`."""
+        split, (dense, experts) = self._split, parameters
+        ours, theirs = self._dense, self._experts
+        batches = in_flight(split.pp, split.virtual_pp, self._micro_batches, stage)
+        buffers = 0.0
+        if self._held_whole:
+            buffers = self._held_whole * (dense + experts)
+        elif split.zero >= 3:
+            buffers = 2.0 * WEIGHT_BYTES * held.largest
+        weights = ours.weights * dense + theirs.weights * experts
+        gradients = ours.gradients * dense + theirs.gradients * experts
+        optimizer = ours.optimizer * dense + theirs.optimizer * experts
+        activations = batches * held.kept + held.working
+        total = weights + gradients + optimizer + activations + held.logits + buffers
+        return Footprint(
+            stage,
+            total + self._framework,
+            weights,
+            gradients,
+            optimizer,
+            activations,
+            held.logits,
+            buffers,
+            self._framework,
+        )

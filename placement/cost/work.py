@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from ..accelerators import Accelerator
 from ..models import AttentionCore, Block, Model, Stack
-from ..workload import Workload
-from .compute import DeviceModel, PartTime
+from .compute import DeviceModel, PartTime, Passes
 from .constants import Constants
-from .memory import LayerMemory, StageMemory, embedding_bytes, layer_bytes, logit_bytes
-from .operations import (
-    ELEMENT_BYTES,
-    Passes,
-    Slice,
-    block_passes,
-    embedding_passes,
-    head_passes,
-    joining_passes,
-)
+from .memory import BlockMemory, LayerMemory, StageMemory, embedding_bytes, logit_bytes
+from .operations import BlockTimer, embedding_passes, head_passes, joining_passes
+from .slices import ELEMENT_BYTES, Slice
 from .software import Software
 from .stages import Parameters, Stage, end_parameters
 
@@ -72,6 +64,35 @@ class StageWork(NamedTuple):
     parameters: Parameters
     memory: StageMemory
 
+    def then(self, other: StageWork) -> StageWork:
+        """This and another part of a stage."""
+        ours, theirs = self.memory, other.memory
+        return StageWork(
+            self.forward_s + other.forward_s,
+            self.backward_s + other.backward_s,
+            self.weights_s + other.weights_s,
+            self.repeated_s + other.repeated_s,
+            self.wait_s + other.wait_s,
+            self.reductions + other.reductions,
+            _joined(self.gathers, other.gathers),
+            _joined(self.turns, other.turns),
+            _joined(self.exchanges, other.exchanges),
+            Parameters(
+                self.parameters.dense + other.parameters.dense,
+                self.parameters.experts + other.parameters.experts,
+            ),
+            StageMemory(
+                ours.kept + theirs.kept,
+                max(ours.working, theirs.working),
+                ours.logits + theirs.logits,
+                max(ours.largest, theirs.largest),
+            ),
+        )
+
+
+_NO_MEMORY = StageMemory(0.0, 0.0, 0.0, 0)
+_NO_WORK = StageWork(0.0, 0.0, 0.0, 0.0, 0.0, 0, (), (), (), Parameters(0, 0), _NO_MEMORY)
+
 
 class _Layer(NamedTuple):
     """All that a stage needs of one of its layers; fields as in `StageWork`."""
@@ -85,28 +106,30 @@ class _Layer(NamedTuple):
     memory: LayerMemory
 
 
-class _Ends(NamedTuple):
-    """What a stage does besides its layers: further layers, passes, parameters outside layers, and
-    bytes of activations and logits.
-    """
+class _BlockShare(NamedTuple):
+    """What a rank has of a layer, whatever its tokens."""
 
-    layers: list[tuple[int, _Layer]]
-    times: list[tuple[int, PartTime]]
-    parameters: int
-    kept: float
-    logits: float
+    timer: BlockTimer
+    memory: BlockMemory
+    parameters: Parameters
+    reductions: int
+    gathered: tuple[int, ...]
+    turned: tuple[int, ...]
+    chosen: tuple[int, int, int] | None
 
 
 class StageWorker:
-    """Works out stages on one accelerator with one program; layers seen before are kept."""
+    """Works out stages on one accelerator with one program; what was seen before is kept."""
 
     def __init__(
         self, accelerator: Accelerator, precision: str, software: Software, constants: Constants
     ) -> None:
         self._device = DeviceModel(accelerator, precision, constants)
         self._software = software
+        self._shares: dict[Any, _BlockShare] = {}
         self._layers: dict[Any, _Layer] = {}
-        self._ends: dict[Any, _Ends] = {}
+        self._runs: dict[Any, StageWork] = {}
+        self._ends: dict[Any, StageWork] = {}
 
     def work(self, model: Model, stage: Stage, part: Slice) -> StageWork:
         """One micro-batch of a model on a stage.
@@ -114,72 +137,68 @@ class StageWorker:
         The first stage embeds and runs an encoder, the last has the head and the layers that
         predict further tokens, with a head each.
         """
-        ends = self._ends_of(model, stage, part)
-        layers = [
-            (count, self._layer(model, model.stack, index, part)) for count, index in stage.layers
-        ]
-        layers += ends.layers
-        forward = backward = weights = repeated = wait = kept = 0.0
-        reductions = dense = experts = 0
-        for count, time in [*((count, layer.time) for count, layer in layers), *ends.times]:
-            forward += count * time.forward.device_s
-            backward += count * (time.inputs.device_s + time.weights.device_s)
-            weights += count * time.weights.device_s
-            repeated += count * time.repeated.device_s
-            wait += count * sum(one.wait_s for one in time)
-        for count, layer in layers:
-            # Layers that share one set of parameters hold it once.
-            held = 1 if model.stack.shared else count
-            dense += held * layer.parameters.dense
-            experts += held * layer.parameters.experts
-            kept += count * layer.memory.kept
-            reductions += count * layer.reductions
-        return StageWork(
-            forward_s=forward,
-            backward_s=backward,
-            weights_s=weights,
-            repeated_s=repeated,
-            wait_s=wait,
-            reductions=reductions,
-            gathers=_counted((count, layer.gathers) for count, layer in layers),
-            turns=_counted((count, layer.turns) for count, layer in layers),
-            exchanges=_counted((count, layer.exchanges) for count, layer in layers),
-            parameters=Parameters(dense + ends.parameters, experts),
-            memory=StageMemory(
-                kept=kept + ends.kept,
-                working=max((layer.memory.working for _, layer in layers), default=0.0),
-                logits=ends.logits,
-                largest=max((sum(layer.parameters) for _, layer in layers), default=0),
-            ),
-        )
+        key = (id(model), stage.layers, part)
+        found = self._runs.get(key)
+        if found is None:
+            layers = [(n, self._layer(model, model.stack, i, part)) for n, i in stage.layers]
+            found = self._runs[key] = _work_of(layers, model.stack.shared)
+        if not stage.first and not stage.last:
+            return found
+        beside = list(self._end_layers(model, stage, part))
+        if beside:
+            found = found.then(_work_of(beside, model.stack.shared))
+        # Outside its layers a model does not know how experts are divided, or what is repeated.
+        known = part._replace(ep=1, expert_tp=1, recompute="none", fp8=False)
+        return found.then(self._ends_of(model, stage, known))
 
-    def optimizer_s(self, workload: Workload, parameters: Parameters) -> float:
+    def optimizer_s(self, parameters: Parameters, zero: int, shards: tuple[int, int]) -> float:
         """Seconds of the optimizer: all gradients are read (for their norm), each rank steps its
         own share of the parameters.
-        """
-        split = workload.parallelism
-        dense, experts = parameters
-        read = 2.0 * ELEMENT_BYTES * (dense + experts)
-        stepped = float(dense + experts)
-        if split.zero:
-            stepped = dense / split.shard_size + experts / split.expert_shard_size
-        if split.zero >= 2:
-            read = 2.0 * ELEMENT_BYTES * stepped
-        return self._device.stream_s(read + stepped * self._software.optimizer_bytes)
 
-    def _ends_of(self, model: Model, stage: Stage, part: Slice) -> _Ends:
+        shards: ranks that share out the state of what is not an expert, and of experts.
+        """
+        dense, experts = parameters
+        stepped: float = dense + experts
+        read = 2.0 * ELEMENT_BYTES * stepped
+        if zero:
+            stepped = dense / shards[0] + experts / shards[1]
+        if zero >= 2:
+            read = 2.0 * ELEMENT_BYTES * stepped
+        return self._device.streams_s(1, read + stepped * self._software.optimizer_bytes)
+
+    def _ends_of(self, model: Model, stage: Stage, part: Slice) -> StageWork:
         key = (id(model), stage.first, stage.last, part)
         found = self._ends.get(key)
         if found is None:
             found = self._ends[key] = self._new_ends(model, stage, part)
         return found
 
-    def _new_ends(self, model: Model, stage: Stage, part: Slice) -> _Ends:
-        layers: list[tuple[int, _Layer]] = []
-        times: list[tuple[int, PartTime]] = []
-        software = self._software
+    def _new_ends(self, model: Model, stage: Stage, part: Slice) -> StageWork:
+        """What a stage does and has outside of layers."""
+        device, software, ahead = self._device, self._software, model.prediction
+        passes: list[tuple[int, Passes]] = []
+        kept = logits = 0.0
         if stage.first:
-            times.append((1, self._time(embedding_passes(model, part, software))))
+            passes.append((1, embedding_passes(model, part, device, software)))
+            kept = embedding_bytes(model, part, software)
+        if stage.last:
+            if ahead is not None:
+                passes.append((ahead.tokens, joining_passes(ahead, part, device)))
+            heads = 1 + (0 if ahead is None else ahead.tokens)
+            passes.append((heads, head_passes(model, part, device, software)))
+            logits = logit_bytes(model, part, software)
+        trained = part.tower_inputs > 0
+        outside = end_parameters(model, stage, part.tp, part.vocabulary_tp, trained)
+        found = _NO_WORK._replace(
+            parameters=Parameters(outside, 0), memory=StageMemory(kept, 0.0, logits, 0)
+        )
+        for count, some in passes:
+            found = found.then(_timed(count, device.part_time(some, software)))
+        return found
+
+    def _end_layers(self, model: Model, stage: Stage, part: Slice) -> Iterator[tuple[int, _Layer]]:
+        """Layers at the ends: of an encoder and of towers, and those that predict more tokens."""
+        if stage.first and (model.encoder is not None or part.tower_inputs):
             towers = [(tower, part.samples * part.tower_inputs) for tower in model.towers]
             if model.encoder is not None:
                 towers.append((model.encoder, part.samples))
@@ -187,23 +206,9 @@ class StageWorker:
                 sequence = tower.sequence or part.sequence
                 if samples:
                     inside = part._replace(sequence=sequence, samples=samples)
-                    layers += self._stack(model, tower.stack, inside)
-        if stage.last:
-            heads = 1
-            if model.prediction is not None:
-                ahead = model.prediction
-                heads += ahead.tokens
-                layers += self._stack(model, ahead.stack, part)
-                times.append((ahead.tokens, self._time(joining_passes(ahead, part))))
-            times.append((heads, self._time(head_passes(model, part, software))))
-        trained = part.tower_inputs > 0
-        return _Ends(
-            layers=layers,
-            times=times,
-            parameters=end_parameters(model, stage, part.tp, part.vocabulary_tp, trained),
-            kept=embedding_bytes(model, part, software) if stage.first else 0.0,
-            logits=logit_bytes(model, part, software) if stage.last else 0.0,
-        )
+                    yield from self._stack(model, tower.stack, inside)
+        if stage.last and model.prediction is not None:
+            yield from self._stack(model, model.prediction.stack, part)
 
     def _stack(self, model: Model, stack: Stack, part: Slice) -> list[tuple[int, _Layer]]:
         place = {id(block): index for index, block in enumerate(stack.blocks)}
@@ -216,28 +221,96 @@ class StageWorker:
         key = (id(stack), index, part)
         found = self._layers.get(key)
         if found is None:
-            found = self._layers[key] = self._new_layer(stack.blocks[index], part, model.dropout)
+            share = self._share(stack, index, part, model.dropout)
+            found = self._layers[key] = self._new_layer(share, part)
         return found
 
-    def _new_layer(self, block: Block, part: Slice, dropout: bool) -> _Layer:
-        tokens = ELEMENT_BYTES * part.tokens
+    def _share(self, stack: Stack, index: int, part: Slice, dropout: bool) -> _BlockShare:
+        key = (id(stack), index, part.tp, part.ep, part.expert_tp)
+        found = self._shares.get(key)
+        if found is None:
+            found = self._shares[key] = self._new_share(stack.blocks[index], part, dropout)
+        return found
+
+    def _new_share(self, block: Block, part: Slice, dropout: bool) -> _BlockShare:
+        software, mixture = self._software, block.mixture
         cores = [core for core in block.cores(part.tp) if isinstance(core, AttentionCore)]
-        turned = [c.query_width + c.key_value_width + c.output_width for c in cores]
-        return _Layer(
-            time=self._time(block_passes(block, part, self._software, dropout)),
-            reductions=_reductions(block, part),
-            gathers=tuple(tokens * part.cp * core.key_value_width for core in cores),
-            turns=tuple(tokens * width for width in turned),
-            exchanges=_exchanges(block, part),
+        chosen = None
+        if mixture is not None and part.exchanges_tokens:
+            chosen = (mixture.experts, mixture.experts_per_token, mixture.expert.hidden)
+        return _BlockShare(
+            timer=BlockTimer(block, part, self._device, software, dropout),
+            memory=BlockMemory(block, part, software, dropout),
             parameters=Parameters(
                 block.dense_parameters(part.tp),
                 block.expert_parameters(part.expert_tp, part.ep),
             ),
-            memory=layer_bytes(block, part, self._software, dropout),
+            reductions=_reductions(block, part),
+            gathered=tuple(core.key_value_width for core in cores),
+            turned=tuple(c.query_width + c.key_value_width + c.output_width for c in cores),
+            chosen=chosen,
         )
 
-    def _time(self, passes: Passes) -> PartTime:
-        return self._device.part_time(passes, self._software)
+    def _new_layer(self, share: _BlockShare, part: Slice) -> _Layer:
+        tokens = ELEMENT_BYTES * part.tokens
+        exchanges: tuple[Dispatch, ...] = ()
+        if share.chosen is not None:
+            experts, chosen, width = share.chosen
+            exchanges = (Dispatch(tokens / part.tp * chosen * width, experts, chosen),)
+        return _Layer(
+            time=self._device.part_time(share.timer.passes(part), self._software),
+            reductions=share.reductions,
+            gathers=tuple([tokens * part.cp * width for width in share.gathered]),
+            turns=tuple([tokens * width for width in share.turned]),
+            exchanges=exchanges,
+            parameters=share.parameters,
+            memory=share.memory.bytes(part),
+        )
+
+
+def _work_of(layers: Sequence[tuple[int, _Layer]], shared: bool) -> StageWork:
+    """So many of each layer. shared: those that are alike have one set of parameters."""
+    forward = backward = weights = repeated = wait = kept = working = 0.0
+    reductions = dense = experts = largest = 0
+    for count, layer in layers:
+        there, inputs, own, again = layer.time
+        forward += count * there.device_s
+        backward += count * (inputs.device_s + own.device_s)
+        weights += count * own.device_s
+        repeated += count * again.device_s
+        wait += count * (there.wait_s + inputs.wait_s + own.wait_s + again.wait_s)
+        reductions += count * layer.reductions
+        held = 1 if shared else count
+        dense += held * layer.parameters.dense
+        experts += held * layer.parameters.experts
+        kept += count * layer.memory.kept
+        working = max(working, layer.memory.working)
+        largest = max(largest, layer.parameters.dense + layer.parameters.experts)
+    return StageWork(
+        forward,
+        backward,
+        weights,
+        repeated,
+        wait,
+        reductions,
+        _counted([(count, layer.gathers) for count, layer in layers]),
+        _counted([(count, layer.turns) for count, layer in layers]),
+        _counted([(count, layer.exchanges) for count, layer in layers]),
+        Parameters(dense, experts),
+        StageMemory(kept, working, 0.0, largest),
+    )
+
+
+def _timed(count: int, time: PartTime) -> StageWork:
+    """So many of what takes time alone."""
+    forward, inputs, weights, repeated = time
+    return _NO_WORK._replace(
+        forward_s=count * forward.device_s,
+        backward_s=count * (inputs.device_s + weights.device_s),
+        weights_s=count * weights.device_s,
+        repeated_s=count * repeated.device_s,
+        wait_s=count * sum(one.wait_s for one in time),
+    )
 
 
 def _reductions(block: Block, part: Slice) -> int:
@@ -248,19 +321,22 @@ def _reductions(block: Block, part: Slice) -> int:
     return block.reductions - (1 if mixture.shared is None else 0)
 
 
-def _exchanges(block: Block, part: Slice) -> tuple[Dispatch, ...]:
-    mixture = block.mixture
-    if mixture is None or not part.exchanges_tokens:
-        return ()
-    chosen = mixture.experts_per_token
-    size = ELEMENT_BYTES * part.tokens / part.tp * chosen * mixture.expert.hidden
-    return (Dispatch(size, mixture.experts, chosen),)
-
-
-def _counted(rows: Iterable[tuple[int, tuple[T, ...]]]) -> tuple[tuple[int, T], ...]:
+def _counted(rows: Sequence[tuple[int, tuple[T, ...]]]) -> tuple[tuple[int, T], ...]:
     """Different things with how many layers have each."""
+    if len(rows) == 1:
+        count, things = rows[0]
+        if len(things) < 2:
+            return tuple([(count, thing) for thing in things])
     counts: dict[T, int] = {}
     for count, things in rows:
         for thing in things:
             counts[thing] = counts.get(thing, 0) + count
     return tuple((count, thing) for thing, count in counts.items())
+
+
+def _joined(
+    ours: tuple[tuple[int, T], ...], theirs: tuple[tuple[int, T], ...]
+) -> tuple[tuple[int, T], ...]:
+    if not ours or not theirs:
+        return ours or theirs
+    return _counted([(count, (thing,)) for count, thing in (*ours, *theirs)])

@@ -7,9 +7,9 @@ import json
 import pytest
 from railweave.placement import Cluster, Model, Parallelism, Workload, estimate
 from railweave.placement.cost.constants import CONSTANTS
-from railweave.placement.cost.memory import layer_bytes, state_bytes
-from railweave.placement.cost.operations import Slice
+from railweave.placement.cost.memory import BlockMemory, state_bytes
 from railweave.placement.cost.schedule import in_flight
+from railweave.placement.cost.slices import Slice
 
 GIB = 2**30
 SHAPES = [(2048, 4, 6144, 64), (2048, 1, 12288, 96), (1024, 2, 2048, 16)]
@@ -34,7 +34,7 @@ def test_activations_of_a_gpt_layer_follow_the_published_table(
 
     def kept(recompute: str, split_sequence: bool) -> float:
         part = Slice(s, b, tp=t, split_sequence=split_sequence, recompute=recompute)
-        return layer_bytes(block, part, OLD, dropout=True).kept / sbh
+        return BlockMemory(block, part, OLD, dropout=True).bytes(part).kept / sbh
 
     assert kept("none", False) == pytest.approx(10 + 24 / t + scores / t, abs=5e-4)
     assert kept("none", True) == pytest.approx((34 + scores) / t, abs=5e-4)
@@ -46,15 +46,17 @@ def test_activations_of_a_gpt_layer_follow_the_published_table(
 
 def test_fused_attention_keeps_as_much_as_selective_recomputation() -> None:
     block = gpt(6144, 64).stack.blocks[0]
-    fused = layer_bytes(block, Slice(2048, 4, tp=8), FLASH, dropout=False).kept
-    selective = layer_bytes(block, Slice(2048, 4, tp=8, recompute="selective"), OLD, dropout=False)
-    assert fused == selective.kept
+    part = Slice(2048, 4, tp=8)
+    fused = BlockMemory(block, part, FLASH, dropout=False).bytes(part)
+    again = part._replace(recompute="selective")
+    selective = BlockMemory(block, again, OLD, dropout=False).bytes(again)
+    assert fused.kept == selective.kept
 
 
 def test_context_parallel_ranks_keep_their_part_of_the_sequence() -> None:
     block = gpt(6144, 64).stack.blocks[0]
-    one = layer_bytes(block, Slice(8192, 1, cp=1), FLASH, dropout=False).kept
-    assert layer_bytes(block, Slice(8192, 1, cp=4), FLASH, dropout=False).kept == one / 4
+    memory = BlockMemory(block, Slice(8192, 1), FLASH, dropout=False)
+    assert memory.bytes(Slice(8192, 1, cp=4)).kept == memory.bytes(Slice(8192, 1)).kept / 4
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,7 @@ def test_activations_of_the_first_stage_are_the_published_gib(
     block = gpt(hidden, heads).stack.blocks[0]
     part = Slice(2048, batch, tp=tp, split_sequence=True, recompute="selective")
     held = in_flight(pp, virtual_pp, 64, 0) * layers / pp
-    gib = held * layer_bytes(block, part, OLD, dropout=True).kept / GIB
+    gib = held * BlockMemory(block, part, OLD, dropout=True).bytes(part).kept / GIB
     assert gib == pytest.approx(expected, abs=5e-4)
 
 
