@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup run test check bench peers soak clean
+.PHONY: setup run test check lint types pure-tests ray-tests bench peers soak clean
 
 setup: $(STAMP)
 
@@ -14,22 +14,40 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "$(PYTHON) has no venv module; on Debian or Ubuntu: apt-get install python3-venv"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --requirement requirements.lock
+	$(BIN)/pip install --quiet --no-compile --requirement requirements.lock
 	$(BIN)/pip install --quiet --no-deps --editable .
+	@# pip would do this on one core. A few files of some packages are of other Pythons.
+	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib > /dev/null 2>&1 || true
+	@$(BIN)/python -m compileall -q placement agents scheduler
 	@touch $@
 
 run: setup
 	$(BIN)/railweave demo
 
-check: setup
+check: lint types
+
+lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: setup
 	@mkdir -p build/types/railweave
 	@for part in scheduler placement agents; do ln -sfn ../../../$$part build/types/railweave/$$part; done
-	MYPYPATH=build/types $(BIN)/mypy -p railweave
+	MYPYPATH=build/types nice -n 5 $(BIN)/mypy -p railweave
 
-test: check
-	$(BIN)/python -m pytest
+# Tests on Ray clusters mostly wait for processes, the others compute: side by side they fill two
+# cores. What computes gives way, since what waits has time limits. All are run, whichever fails.
+test: lint
+	@echo "mypy, the tests without Ray and those on Ray clusters run side by side;" \
+	  "each one's output follows when it has ended"
+	@$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target \
+	  types pure-tests ray-tests
+
+pure-tests: setup
+	nice -n 5 $(BIN)/python -m pytest tests/property tests/unit
+
+ray-tests: setup
+	$(BIN)/python -m pytest tests/ray
 
 # Options go through: make bench ARGS="--full --record"
 bench: setup peers
