@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +13,7 @@ Matrix = tuple[tuple[str, ...], ...]
 _SWITCH = 2
 """NVML's number for an NVSwitch at the far end of a link."""
 _MOST_LINKS = 36
+_XGMI = re.compile(r"XGMI@([0-9.]+)")
 _PATHS: dict[int, str] = {10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 """NVML's common ancestors of two devices. Two on one board (0) are as near as any, like PIX."""
 
@@ -71,9 +73,16 @@ def _address(bus_id: bytes | str) -> str:
     return f"{domain[-4:]}:{rest}"
 
 
+def xgmi_name(bytes_per_s: float) -> str:
+    """The entry of two AMD GPUs that xGMI joins; it carries its rate, which has no usual value."""
+    return f"XGMI@{bytes_per_s / 1e9:g}"
+
+
 def node_links(matrix: Matrix, devices: int) -> NodeLinks | None:
     """The links as a cluster describes them; None where they are unknown or not those of all."""
     even = all(matrix[a][b] == matrix[b][a] for a in range(len(matrix)) for b in range(len(matrix)))
     if devices < 2 or len(matrix) != devices or not even:
         return None
-    return NodeLinks(matrix=matrix)
+    names = {entry for row in matrix for entry in row}
+    rates = {name: float(match[1]) * 1e9 for name in names if (match := _XGMI.fullmatch(name))}
+    return NodeLinks(matrix=matrix, bandwidth=rates)

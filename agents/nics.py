@@ -39,7 +39,8 @@ _STATES = {
 class Nic(BaseModel):
     """One interface. `bytes_per_s` is its nominal rate in one direction, None where unknown.
 
-    `rdma_device` is the name under /sys/class/infiniband (InfiniBand or RoCE).
+    `rdma_device` is the name under /sys/class/infiniband (InfiniBand or RoCE), whose firmware is
+    the card's.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -54,6 +55,8 @@ class Nic(BaseModel):
     pci_address: str | None = None
     numa_node: int | None = None
     rdma_device: str | None = None
+    firmware: str = ""
+    driver_version: str = ""
 
 
 def read_nics(sysfs: Path = Path("/sys")) -> tuple[Nic, ...]:
@@ -87,6 +90,8 @@ def _read_nic(folder: Path) -> Nic | None:
         pci_address=pci.name if pci else None,
         numa_node=_numa_node(pci) if pci else None,
         rdma_device=rdma.name if rdma else None,
+        firmware=(_text(rdma / "fw_ver") or "") if rdma else "",
+        driver_version=_text(driver.resolve() / "module/version") or "" if driver.exists() else "",
     )
 
 

@@ -10,8 +10,21 @@ from pydantic import BaseModel, ConfigDict
 from .device_links import read_device_links
 
 
+class MigInstance(BaseModel):
+    """A part of a device that MIG divides off."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    uuid: str
+    name: str = ""
+    memory_bytes: int | None = None
+
+
 class Gpu(BaseModel):
-    """One NVIDIA device, by NVML's index."""
+    """One NVIDIA device, by NVML's index. firmware: its video BIOS.
+
+    divided: whether MIG is on, and None where the driver does not tell; parts: the instances.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -21,6 +34,9 @@ class Gpu(BaseModel):
     memory_bytes: int
     pci_address: str
     numa_node: int | None = None
+    firmware: str = ""
+    divided: bool | None = None
+    parts: tuple[MigInstance, ...] = ()
 
 
 class NvmlFacts(BaseModel):
@@ -82,7 +98,45 @@ def _read_gpu(binding: Any, index: int) -> Gpu:
         memory_bytes=int(binding.nvmlDeviceGetMemoryInfo(handle).total),
         pci_address=_pci_address(_as_text(binding.nvmlDeviceGetPciInfo(handle).busId)),
         numa_node=numa if numa >= 0 else None,
+        firmware=_asked(binding, "nvmlDeviceGetVbiosVersion", handle),
+        divided=_divided(binding, handle),
+        parts=_parts(binding, handle),
     )
+
+
+def _asked(binding: Any, function: str, handle: Any) -> str:
+    """A text that not every driver or device has; empty where it does not."""
+    try:
+        return _as_text(getattr(binding, function)(handle))
+    except (binding.NVMLError, AttributeError):
+        return ""
+
+
+def _divided(binding: Any, handle: Any) -> bool | None:
+    try:
+        return int(binding.nvmlDeviceGetMigMode(handle)[0]) == 1
+    except (binding.NVMLError, AttributeError):
+        return None
+
+
+def _parts(binding: Any, handle: Any) -> tuple[MigInstance, ...]:
+    """The MIG instances of a device. Their slots can be empty, and then are an error to ask."""
+    if not _divided(binding, handle):
+        return ()
+    found = []
+    for slot in range(int(binding.nvmlDeviceGetMaxMigDeviceCount(handle))):
+        try:
+            part = binding.nvmlDeviceGetMigDeviceHandleByIndex(handle, slot)
+            found.append(
+                MigInstance(
+                    uuid=_as_text(binding.nvmlDeviceGetUUID(part)),
+                    name=_asked(binding, "nvmlDeviceGetName", part),
+                    memory_bytes=int(binding.nvmlDeviceGetMemoryInfo(part).total),
+                )
+            )
+        except binding.NVMLError:
+            continue
+    return tuple(found)
 
 
 def _pci_address(bus_id: str) -> str:

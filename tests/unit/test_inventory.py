@@ -133,6 +133,7 @@ def test_an_absent_driver_is_a_fact_in_the_inventory_and_no_error(sysfs: MadeSys
     )
     assert found.notes == (
         "no NVIDIA driver: NVML Shared Library Not Found",
+        "no amdgpu driver: sysfs has no KFD topology",
         "interfaces without a link: eth1",
     )
     assert [(d.index, d.accelerator) for d in found.devices] == [(0, "declared"), (1, "declared")]
