@@ -309,9 +309,9 @@ class Estimator:
             batch = MicroBatch(workload, shape.part, layout, prices)
             rows = []
             for part in shape.parts:
-                work, ends = part.work, part.stage.first + part.stage.last
+                work, waits = part.work, batch.waits(part.work, part.stage)
                 compute = work.forward_s + work.backward_s
-                rows.append((compute, work.repeated_s, work.wait_s, *batch.waits(work, ends)))
+                rows.append((compute, work.repeated_s, work.wait_s, *waits))
             found = self._shares[key] = tuple(rows)
         return found
 

@@ -45,11 +45,12 @@ class StageWork(NamedTuple):
     """One micro-batch on one stage.
 
     forward_s, backward_s, weights_s, repeated_s: seconds of the device; backward has the weight
-    gradients in it. wait_s: for the host. reductions: sums over tensor-parallel ranks in a forward
-    pass. gathers: for context parallelism, layers with the bytes of keys and values over the whole
-    sequence; turns: with the bytes of queries, keys, values and results of a rank, which change
-    places when it is done by all-to-all. exchanges: mixtures, with what a rank sends to experts.
-    parameters: of a rank. memory: that does not depend on the schedule or on sharding.
+    gradients in it. wait_s: for the host. sums: over tensor-parallel ranks in a forward pass, with
+    the bytes of each. gathers: for context parallelism, layers with the bytes of keys and values
+    over the whole sequence; turns: with the bytes of queries, keys, values and results of a rank,
+    which change places when it is done by all-to-all; swaps: with what goes into a recurrence, and
+    comes out, which change places in any case. exchanges: mixtures, with what a rank sends to
+    experts. parameters: of a rank. memory: that does not depend on the schedule or on sharding.
     """
 
     forward_s: float
@@ -57,9 +58,10 @@ class StageWork(NamedTuple):
     weights_s: float
     repeated_s: float
     wait_s: float
-    reductions: int
+    sums: tuple[tuple[int, float], ...]
     gathers: tuple[tuple[int, float], ...]
     turns: tuple[tuple[int, float], ...]
+    swaps: tuple[tuple[int, float], ...]
     exchanges: tuple[tuple[int, Dispatch], ...]
     parameters: Parameters
     memory: StageMemory
@@ -73,9 +75,10 @@ class StageWork(NamedTuple):
             self.weights_s + other.weights_s,
             self.repeated_s + other.repeated_s,
             self.wait_s + other.wait_s,
-            self.reductions + other.reductions,
+            _joined(self.sums, other.sums),
             _joined(self.gathers, other.gathers),
             _joined(self.turns, other.turns),
+            _joined(self.swaps, other.swaps),
             _joined(self.exchanges, other.exchanges),
             Parameters(
                 self.parameters.dense + other.parameters.dense,
@@ -91,30 +94,33 @@ class StageWork(NamedTuple):
 
 
 _NO_MEMORY = StageMemory(0.0, 0.0, 0.0, 0)
-_NO_WORK = StageWork(0.0, 0.0, 0.0, 0.0, 0.0, 0, (), (), (), Parameters(0, 0), _NO_MEMORY)
+_NO_WORK = StageWork(0.0, 0.0, 0.0, 0.0, 0.0, (), (), (), (), (), Parameters(0, 0), _NO_MEMORY)
 
 
 class _Layer(NamedTuple):
     """All that a stage needs of one of its layers; fields as in `StageWork`."""
 
     time: PartTime
-    reductions: int
+    sums: tuple[float, ...]
     gathers: tuple[float, ...]
     turns: tuple[float, ...]
+    swaps: tuple[float, ...]
     exchanges: tuple[Dispatch, ...]
     parameters: Parameters
     memory: LayerMemory
 
 
 class _BlockShare(NamedTuple):
-    """What a rank has of a layer, whatever its tokens."""
+    """What a rank has of a layer, whatever its tokens: elements a token of what it sends, apart
+    for tokens of its own and of the encoder."""
 
     timer: BlockTimer
     memory: BlockMemory
     parameters: Parameters
-    reductions: int
-    gathered: tuple[int, ...]
-    turned: tuple[int, ...]
+    summed: tuple[int, ...]
+    gathered: tuple[tuple[int, int], ...]
+    turned: tuple[tuple[int, int], ...]
+    swapped: tuple[int, ...]
     chosen: tuple[int, int, int] | None
 
 
@@ -245,23 +251,28 @@ class StageWorker:
                 block.dense_parameters(part.tp),
                 block.expert_parameters(part.expert_tp, part.ep),
             ),
-            reductions=_reductions(block, part),
-            gathered=tuple(core.key_value_width for core in cores),
-            turned=tuple(c.query_width + c.key_value_width + c.output_width for c in cores),
+            summed=(block.hidden,) * block.tensor_sums(part.exchanges_tokens),
+            gathered=tuple(_apart(0, core.key_value_width, core.cross) for core in cores),
+            turned=tuple(
+                _apart(core.query_width + core.output_width, core.key_value_width, core.cross)
+                for core in cores
+            ),
+            swapped=block.recurrent_widths(part.tp),
             chosen=chosen,
         )
 
     def _new_layer(self, share: _BlockShare, part: Slice) -> _Layer:
-        tokens = ELEMENT_BYTES * part.tokens
+        tokens, source = ELEMENT_BYTES * part.tokens, ELEMENT_BYTES * part.source_tokens
         exchanges: tuple[Dispatch, ...] = ()
         if share.chosen is not None:
             experts, chosen, width = share.chosen
             exchanges = (Dispatch(tokens / part.tp * chosen * width, experts, chosen),)
         return _Layer(
             time=self._device.part_time(share.timer.passes(part), self._software),
-            reductions=share.reductions,
-            gathers=tuple([tokens * part.cp * width for width in share.gathered]),
-            turns=tuple([tokens * width for width in share.turned]),
+            sums=tuple([tokens * width for width in share.summed]),
+            gathers=tuple([part.cp * (tokens * a + source * b) for a, b in share.gathered]),
+            turns=tuple([tokens * a + source * b for a, b in share.turned]),
+            swaps=tuple([tokens * width for width in share.swapped]),
             exchanges=exchanges,
             parameters=share.parameters,
             memory=share.memory.bytes(part),
@@ -271,7 +282,7 @@ class StageWorker:
 def _work_of(layers: Sequence[tuple[int, _Layer]], shared: bool) -> StageWork:
     """So many of each layer. shared: those that are alike have one set of parameters."""
     forward = backward = weights = repeated = wait = kept = working = 0.0
-    reductions = dense = experts = largest = 0
+    dense = experts = largest = 0
     for count, layer in layers:
         there, inputs, own, again = layer.time
         forward += count * there.device_s
@@ -279,7 +290,6 @@ def _work_of(layers: Sequence[tuple[int, _Layer]], shared: bool) -> StageWork:
         weights += count * own.device_s
         repeated += count * again.device_s
         wait += count * (there.wait_s + inputs.wait_s + own.wait_s + again.wait_s)
-        reductions += count * layer.reductions
         held = 1 if shared else count
         dense += held * layer.parameters.dense
         experts += held * layer.parameters.experts
@@ -292,9 +302,10 @@ def _work_of(layers: Sequence[tuple[int, _Layer]], shared: bool) -> StageWork:
         weights,
         repeated,
         wait,
-        reductions,
+        _counted([(count, layer.sums) for count, layer in layers]),
         _counted([(count, layer.gathers) for count, layer in layers]),
         _counted([(count, layer.turns) for count, layer in layers]),
+        _counted([(count, layer.swaps) for count, layer in layers]),
         _counted([(count, layer.exchanges) for count, layer in layers]),
         Parameters(dense, experts),
         StageMemory(kept, working, 0.0, largest),
@@ -313,12 +324,9 @@ def _timed(count: int, time: PartTime) -> StageWork:
     )
 
 
-def _reductions(block: Block, part: Slice) -> int:
-    """Sums over tensor-parallel ranks; where tokens travel, a mixture has only its shared one."""
-    mixture = block.mixture
-    if mixture is None or not part.exchanges_tokens or block.parallel:
-        return block.reductions
-    return block.reductions - (1 if mixture.shared is None else 0)
+def _apart(own: int, keys: int, cross: bool) -> tuple[int, int]:
+    """Widths for a layer's own tokens and for the encoder's, which cross-attention reads."""
+    return (own, keys) if cross else (own + keys, 0)
 
 
 def _counted(rows: Sequence[tuple[int, tuple[T, ...]]]) -> tuple[tuple[int, T], ...]:

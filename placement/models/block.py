@@ -14,7 +14,7 @@ from .attention import Attention, LatentAttention
 from .feed_forward import FeedForward, Mixture
 from .recurrent import DeltaNet, KimiDelta, Mamba, Mamba2
 from .sizes import MOST_LAYERS, Count, CountOrZero, LayerCount, Norm, norm_parameters
-from .work import Core, MatMul
+from .work import AttentionCore, Core, MatMul
 
 Mixer = Annotated[
     Attention | LatentAttention | DeltaNet | KimiDelta | Mamba2 | Mamba, Field(discriminator="kind")
@@ -63,11 +63,24 @@ class Block(Explained):
         """The feed-forward when it is a mixture of experts."""
         return self.feed_forward if isinstance(self.feed_forward, Mixture) else None
 
-    @property
-    def reductions(self) -> int:
-        """Sums over tensor-parallel ranks in one forward pass."""
+    def tensor_sums(self, experts_travel: bool = False) -> int:
+        """Sums over tensor-parallel ranks in one forward pass.
+
+        experts_travel: tokens travel to their experts, so that of a mixture only what every token
+        passes besides is summed.
+        """
         parts = [p for p in (self.mixer, self.cross, self.feed_forward) if p is not None]
-        return min(len(parts), 1) if self.parallel else len(parts)
+        count = len(parts)
+        if experts_travel and self.mixture is not None and self.mixture.shared is None:
+            count -= 1
+        return min(count, 1) if self.parallel else count
+
+    def recurrent_widths(self, tp: int = 1) -> tuple[int, ...]:
+        """Elements a token that go into a recurrence on one of `tp` ranks, and that come out."""
+        if self.mixer is None or all(isinstance(c, AttentionCore) for c in self.cores(tp)):
+            return ()
+        matmuls = self.mixer.matmuls(tp)
+        return matmuls[0].n, matmuls[-1].k
 
     @property
     def tensor_splits(self) -> tuple[tuple[str, int], ...]:

@@ -8,7 +8,6 @@ tensor-parallel group, k experts a token; 2 bytes an element. Sources: Shoeybi 2
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -128,13 +127,7 @@ def _tensor(workload: Workload, part: Part, found: Volumes) -> None:
     """Each mixer and feed-forward sums once forward and once backward. A mixture whose tokens
     travel has its own groups for that; what every token passes besides still sums."""
     block, batches = part.block, workload.micro_batches
-    mixture = block.mixture
-    travels = mixture is not None and workload.parallelism.exchanges_tokens
-    summed = [block.mixer, block.cross, block.feed_forward]
-    if travels and mixture is not None and mixture.shared is None:
-        summed[2] = None
-    sums = sum(one is not None for one in summed)
-    sums = min(sums, 1) if block.parallel else sums
+    sums = block.tensor_sums(workload.parallelism.exchanges_tokens)
     size = activation_bytes(workload, part.sequence, block.hidden)
     _sums(
         workload, size, part.count * sums * _forwards(workload), part.count * sums * batches, found
@@ -193,19 +186,9 @@ def _context(workload: Workload, part: Part, found: Volumes) -> None:
             queries = own * (core.query_width + core.output_width)
             each = (queries + other * core.key_value_width) / 4
             found.add(_SWAP, each, 4 * (forwards + backwards))
-    for width in _recurrent_widths(part, split.tp):
+    for width in part.block.recurrent_widths(split.tp):
         full = _forwards(workload) * part.count + backwards
         found.add(_SWAP, ACTIVATION_BYTES * _tokens(workload, part.sequence) * width, full)
-
-
-def _recurrent_widths(part: Part, tp: int) -> Iterator[int]:
-    """Elements a token that go into a recurrence, and that come out."""
-    mixer = part.block.mixer
-    if mixer is None or all(isinstance(core, AttentionCore) for core in part.block.cores(tp)):
-        return
-    matmuls = mixer.matmuls(tp)
-    yield matmuls[0].n
-    yield matmuls[-1].k
 
 
 def _experts(workload: Workload, part: Part, found: Volumes) -> None:
