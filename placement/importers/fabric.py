@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..errors import Problem
 from .facts import Facts, Network
 from .network_summary import network_summary
 from .source import Source
@@ -29,16 +30,23 @@ _MOST_SHOWN = 6
 _MOST_LISTED = 1000
 _VENDOR = re.compile(r"^MT\d+\b|ConnectX|Mellanox Technologies|^NVIDIA\b|^localhost\b", re.I)
 _MANAGER = re.compile(r"(?<![a-z])c?(ufm|opensm|mgmt)(?![a-z])", re.I)
+_GUID = re.compile(r"[0-9a-f]{16}")
 _SYSTEM = re.compile(r"^[^;:]+;([^;:]+):([^;:/]+)/(?:(.+)/)?[^/]+$")
 
 
 @dataclass
 class End:
-    """A switch, adapter or router. line: of its own record, None where it is only referred to."""
+    """A switch, adapter or router.
+
+    line: of its own record, None where it is only referred to. lid: its address in the fabric.
+    guid: where the end is kept under another identifier. identifiers: GUIDs of it and its ports.
+    """
 
     kind: str
     name: str = ""
     line: int | None = None
+    lid: int | None = None
+    guid: str = ""
     identifiers: list[str] = field(default_factory=list)
 
     @property
@@ -149,11 +157,9 @@ def system_and_module(name: str) -> tuple[str, str]:
 
 
 def fabric_facts(fabric: Fabric, format_name: str, incomplete: str | None = None) -> Facts:
-    """Facts of a fabric. incomplete: why its file is only a part, where it is.
-
-    Raises InvalidInput when there is no link.
-    """
-    _refuse_nothing(fabric)
+    """Facts of a fabric. incomplete: why its file is only a part, where it is."""
+    if not fabric.links:
+        return _no_links(fabric, format_name)
     called = _switch_names(fabric)
     hosts, managers = _hosts(fabric)
     nodes = list(dict.fromkeys(hosts.values()))
@@ -184,24 +190,37 @@ def fabric_facts(fabric: Fabric, format_name: str, incomplete: str | None = None
         one: host
         for key, host in hosts.items()
         for one in [identifier(key), *fabric.ends[key].identifiers]
+        if _GUID.fullmatch(one)
     }
-    return Facts(format_name, summary, network, aliases=aliases, warnings=tuple(warnings))
+    alone = None
+    if not nodes:
+        found = f"{len(fabric.links)} links and no adapter of a host: switches alone are no cluster"
+        alone = Problem("", found, "hand in a file that has the hosts too")
+    return Facts(
+        format_name,
+        summary,
+        network if nodes else None,
+        not_alone=alone,
+        aliases=aliases,
+        warnings=tuple(warnings),
+    )
 
 
-def _refuse_nothing(fabric: Fabric) -> None:
-    if fabric.links:
-        return
-    adapters = [end for end in fabric.ends.values() if end.kind == "ca"]
+def _no_links(fabric: Fabric, format_name: str) -> Facts:
+    """Facts of ends without a link, which make no fabric."""
+    adapters = [end for end in fabric.ends.values() if _is_adapter(end)]
     switches = [end for end in fabric.ends.values() if end.kind == "switch"]
     names = ", ".join(repr(end.name) for end in (*adapters, *switches)[:_MOST_SHOWN])
     found = f"{len(adapters)} CA, {len(switches)} switches, 0 links ({names}): no fabric is seen"
     if fabric.down:
         found += f"; {len(fabric.down)} ports without a peer: {', '.join(fabric.down[:4])}"
     elif adapters:
-        found += ", its port is down"
+        found += ", its port is down" if len(adapters) == 1 else ", their ports are down"
     first = min((end.line for end in fabric.ends.values() if end.line), default=None)
     place = f"line {first}" if first else ""
-    raise fabric.source.refuse(place, found, "run it from a host whose port is active")
+    summary = {**_ends_summary(fabric, {}, {}, []), **_links_summary(fabric, {})}
+    alone = Problem(place, found, "run it from a host whose port is active")
+    return Facts(format_name, summary, not_alone=alone, warnings=tuple(fabric.warnings))
 
 
 def _switch_names(fabric: Fabric) -> dict[str, str]:
@@ -219,9 +238,7 @@ def _hosts(fabric: Fabric) -> tuple[dict[str, str], list[str]]:
     named = {key: end.host for key, end in fabric.ends.items() if end.host}
     if not named:
         named = {
-            key: end.name if end.name and not _VENDOR.search(end.name) else identifier(key)
-            for key, end in fabric.ends.items()
-            if _is_adapter(end)
+            key: identifier(end.guid or key) for key, end in fabric.ends.items() if _is_adapter(end)
         }
     managers = sorted({host for host in named.values() if _MANAGER.search(host)})
     if len(managers) == len(set(named.values())):
@@ -281,6 +298,15 @@ def _ends_summary(
         "aggregation_nodes": sum(end.aggregates for end in fabric.ends.values()),
     }
     routers = sum(end.kind == "router" for end in fabric.ends.values())
+    listed = [
+        {
+            "guid": end.guid or key,
+            "name": end.name,
+            **({"lid": end.lid} if end.lid is not None else {}),
+        }
+        for key, end in switches.items()
+    ]
+    summary["switch_list"] = listed[:_MOST_LISTED]
     return summary | ({"routers": routers} if routers else {})
 
 

@@ -63,8 +63,8 @@ def network_of(
     beside: ends that send as hosts do and are not among the nodes, such as adapters without name.
 
     Two hosts share a domain of tier k when cables join them over switches of level k and below;
-    cables between switches of one level join above it. Tiers in which every host is alone, or that
-    part hosts as the one below, are left out. A domain is called as the first of its highest
+    cables between switches of one level join above it. Tiers that part hosts as the one below are
+    left out. A domain is called as the first of its highest
     switches, by `names` where they are given.
 
     bytes_per_s of a tier: the least of the usual rates of one link on the way up to it.
@@ -78,7 +78,7 @@ def network_of(
     for height in range(1, max(level.values(), default=0) + 2):
         member = _components(hosts, cables, level, height)
         count = len(set(member.values()))
-        if count < domains_below:
+        if count < domains_below or (height == 1 and count > 1):
             parts.append((height, member))
             domains_below = count
     joined = domains_below == 1

@@ -239,10 +239,18 @@ def test_links_told_by_one_end_only_and_ends_that_differ_are_warned_of() -> None
     assert "4xEDR at this end and 4xHDR at the other" in told
 
 
+def test_ends_without_links_or_hosts_make_no_cluster() -> None:
+    down = facts_of('Ca 1 "H-a"\t\t# "n1 HCA-1"\n')
+    assert down.network is None and down.not_alone is not None
+    assert "line 1: 1 CA, 0 switches, 0 links ('n1 HCA-1')" in str(down.not_alone)
+    assert "port is down" in down.not_alone.found
+    bare = facts_of('Switch 4 "S-1"\n[1] "S-2"[1]\n\nSwitch 4 "S-2"\n[1] "S-1"[1]\n')
+    assert bare.not_alone is not None and "no adapter" in bare.not_alone.found
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('Ca 1 "H-a"\t\t# "n1 HCA-1"\n', "1 CA, 0 switches, 0 links"),
         ('Switch 4 "S-1"\n[1] "H-a"[1]\n[1] "H-b"[1]\n', "line 3: port 1 of 'S-1' is joined"),
         ('Switch 4 "S-1"\n[1] "H-a"[1]\n[2] "H-a"[1]\n', "line 3: port 1 of 'H-a'"),
         ('Switch 4 "S-1"\n[1] "H-a"[1]\n\nSwitch 4 "S-1"\n', "line 4: 'S-1' is described again"),
