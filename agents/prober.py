@@ -17,7 +17,7 @@ from .probe_end import PairProbe, ProbeOrder
 Answer = TypeVar("Answer")
 
 _ANSWER_S = 10.0
-_LOAD_PINGS = 3
+_BULK_PINGS = 1
 
 Progress = Callable[[int, str], None]
 """Called with the number of rounds done and a line for people."""
@@ -27,9 +27,9 @@ class ProbeSettings(Explained):
     """What probing may do and cost.
 
     transfer_bytes, transfer_s: of one connection in one direction, whichever is used up first.
-    pings: round trips of a connection. paths: from how many source ports the path of a pair is
-    traced where bandwidth is measured; each path found is then measured apart. rails: whose NICs
-    are probed, one after another.
+    pings: round trips of a probe of latency. paths: from how many source ports the path of a pair
+    is traced where paths are probed; each path found is then measured apart. rails: whose NICs are
+    probed, one after another.
     budget_bytes: of the whole probing, both directions together; never exceeded. budget_s: after
     which no round is begun. rate_bytes_per_s: what a node may send and receive on average; rounds
     wait for it. rounds: at most so many. None sets no bound.
@@ -38,7 +38,7 @@ class ProbeSettings(Explained):
 
     transfer_bytes: int = Field(default=32 * 2**20, ge=1, le=2**36)
     transfer_s: float = Field(default=1.0, gt=0, le=60)
-    pings: int = Field(default=50, ge=1, le=10_000)
+    pings: int = Field(default=20, ge=1, le=10_000)
     connect_s: float = Field(default=5.0, gt=0, le=60)
     paths: int = Field(default=0, ge=0, le=256)
     rails: tuple[int, ...] = Field(default=(0,), min_length=1)
@@ -48,22 +48,21 @@ class ProbeSettings(Explained):
     rounds: int | None = Field(default=None, ge=1)
     include_busy: bool = False
 
-    def order(self, kind: ProbeKind, rail: int = 0) -> ProbeOrder:
-        """What is asked of the pairs of a round."""
-        traced = self.paths if kind is ProbeKind.BANDWIDTH else 0
+    def order(self, kind: ProbeKind, rail: int = 0, traced: bool = False) -> ProbeOrder:
+        """What is asked of the pairs of a round; of every path of theirs where `traced`."""
         return ProbeOrder(
             budget=Budget(
                 transfer_bytes=0 if kind is ProbeKind.LATENCY else self.transfer_bytes,
                 transfer_s=self.transfer_s,
-                # Pairs that share links start to send together, so none may still be pinging.
-                pings=min(self.pings, _LOAD_PINGS) if kind is ProbeKind.LOAD else self.pings,
+                # Round trips beside the bulk data of other pairs say nothing of the network.
+                pings=self.pings if kind is ProbeKind.LATENCY else _BULK_PINGS,
                 connect_s=self.connect_s,
                 # The way back may be another path; a traced one is measured in its own direction.
                 both_ways=not traced,
             ),
             rail=rail,
-            trace_ports=traced,
-            each_path=traced > 0,
+            trace_ports=self.paths if traced else 0,
+            each_path=traced,
         )
 
 
@@ -106,12 +105,13 @@ class Probed:
     """What a probing came to.
 
     left_alone: nodes that were not probed because they run jobs. stopped: why it ended before the
-    planner had learned everything; empty otherwise.
+    planner had learned everything; empty otherwise. What is spent counts against the settings.
     """
 
     measurements: list[Measurement] = field(default_factory=list)
     rounds: int = 0
     moved_bytes: int = 0
+    took_s: float = 0.0
     left_alone: set[str] = field(default_factory=set)
     stopped: str = ""
 
@@ -121,6 +121,8 @@ def probe(
     ends: Ends,
     settings: ProbeSettings,
     *,
+    traced: bool = False,
+    after: Probed | None = None,
     busy: Callable[[], Collection[str]] = frozenset,
     progress: Progress = lambda *_: None,
     now_s: Callable[[], float] = time.monotonic,
@@ -128,12 +130,14 @@ def probe(
 ) -> Probed:
     """Run the planner's rounds until it is content or a bound of the settings is met.
 
-    busy: the nodes that run jobs, asked anew before every round.
+    traced: whether every path of a pair is measured. after: a probing that this one goes on with,
+    and whose costs count. busy: the nodes that run jobs, asked anew before every round.
     """
-    probed = Probed()
-    began_s = now_s()
+    probed = after or Probed()
+    began_s = now_s() - probed.took_s
     while True:
-        probed.stopped = _bound_met(settings, probed, now_s() - began_s)
+        probed.took_s = now_s() - began_s
+        probed.stopped = _bound_met(settings, probed)
         round_ = None if probed.stopped else planner.next_round()
         if round_ is None:
             break
@@ -142,16 +146,18 @@ def probe(
             occupied = set(busy())
             probed.left_alone |= {node for pair in kept for node in pair} & occupied
             kept = tuple(pair for pair in kept if not occupied.intersection(pair))
-        affordable = _affordable(settings, round_.kind, probed.moved_bytes)
+        order = settings.order(round_.kind, traced=traced)
+        affordable = _affordable(settings, order, probed.moved_bytes)
         if affordable == 0 and kept:
             probed.stopped = f"another probe may exceed the {settings.budget_bytes} bytes allowed"
             break
         if affordable is not None:
             kept = kept[:affordable]
-        what = f"{len(kept)} pairs of nodes for {round_.kind.value}"
+        what = f"{len(kept)} pairs of nodes for {'paths and ' if traced else ''}{round_.kind.value}"
         progress(probed.rounds, f"probing {what}")
         started_s = now_s()
-        found = run_round(ProbeRound(round_.number, round_.kind, kept), ends, settings)
+        run = ProbeRound(round_.number, round_.kind, kept)
+        found = run_round(run, ends, settings, traced)
         planner.add(round_, found, now_s() - started_s)
         probed.measurements += found
         probed.rounds += 1
@@ -164,16 +170,18 @@ def probe(
     progress(
         probed.rounds,
         f"{len(probed.measurements) - lost} measured, {lost} failed, "
-        f"{probed.moved_bytes / 1e6:.1f} MB moved in {now_s() - began_s:.1f} s",
+        f"{probed.moved_bytes / 1e6:.1f} MB moved in {probed.took_s:.1f} s",
     )
     return probed
 
 
-def run_round(round_: ProbeRound, ends: Ends, settings: ProbeSettings) -> list[Measurement]:
+def run_round(
+    round_: ProbeRound, ends: Ends, settings: ProbeSettings, traced: bool = False
+) -> list[Measurement]:
     """Probe a round's pairs at the same time, rail after rail; failures are measurements, too."""
     found: list[Measurement] = []
     for rail in settings.rails:
-        order = settings.order(round_.kind, rail)
+        order = settings.order(round_.kind, rail, traced)
         expected = ends.listen(dict.fromkeys(round_.pairs, order), _ANSWER_S)
         asked = {pair: (opening, order) for pair, opening in expected.found.items()}
         probed = ends.connect(asked, order.deadline_s + _ANSWER_S)
@@ -204,7 +212,10 @@ class _About:
             if path.measured is None:
                 found.append(self.lost(path.lost, path.hops))
                 continue
-            numbers = path.measured.model_dump(exclude={"pings", "took_s"})
+            left_out = {"pings", "took_s"}
+            if self.round_.kind is not ProbeKind.LATENCY:
+                left_out |= {"round_trip_min_s", "round_trip_median_s", "spread_s"}
+            numbers = path.measured.model_dump(exclude=left_out)
             found.append(Measurement(**self._common(), **numbers, hops=path.hops))
         for hops in sorted({path.hops for path in probe.traced if not path.reached}):
             where = f"ends at {hops[-1]}" if hops else "ends before the first router"
@@ -217,17 +228,17 @@ class _About:
         return {"a": a, "b": b, "rail": self.rail, "round": round_.number, "kind": round_.kind}
 
 
-def _bound_met(settings: ProbeSettings, probed: Probed, elapsed_s: float) -> str:
+def _bound_met(settings: ProbeSettings, probed: Probed) -> str:
     if settings.rounds is not None and probed.rounds >= settings.rounds:
         return f"the {settings.rounds} rounds allowed are done"
-    if settings.budget_s is not None and elapsed_s >= settings.budget_s:
+    if settings.budget_s is not None and probed.took_s >= settings.budget_s:
         return f"the {settings.budget_s:g} s allowed are over"
     return ""
 
 
-def _affordable(settings: ProbeSettings, kind: ProbeKind, moved_bytes: int) -> int | None:
+def _affordable(settings: ProbeSettings, order: ProbeOrder, moved_bytes: int) -> int | None:
     """How many pairs the budget allows for sure; None where there is no bound."""
-    most = settings.order(kind).most_bytes * len(settings.rails)
+    most = order.most_bytes * len(settings.rails)
     if settings.budget_bytes is None or most == 0:
         return None
     return max(0, settings.budget_bytes - moved_bytes) // most

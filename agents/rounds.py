@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from ..placement.inference.measurements import Measurement, ProbeKind, ProbeRound
@@ -10,6 +10,7 @@ from ..placement.inference.measurements import Measurement, ProbeKind, ProbeRoun
 Name = TypeVar("Name")
 Pair = tuple[Name, Name]
 
+_PATH_NEIGHBOURS = 2
 ALL_PAIRS_UP_TO = 16
 """Nodes up to which every pair is probed; above, only O(log n) rounds are."""
 
@@ -49,13 +50,52 @@ def rounds(names: Sequence[Name], all_pairs_up_to: int = ALL_PAIRS_UP_TO) -> lis
     return all_pairs(names) if len(names) <= all_pairs_up_to else hypercube(names)
 
 
-class FixedRounds:
-    """Rounds for bandwidth that are known beforehand, as `prober.Planner`."""
+def path_rounds(domains: Mapping[str, str]) -> list[list[Pair[str]]]:
+    """Rounds in which every domain sends to two others, so that each link out of it is used.
 
-    def __init__(self, planned: Sequence[Sequence[tuple[str, str]]]) -> None:
+    domains: of each node at one tier. A domain sends to the next and to the one after it, in the
+    order of their names: a link that is at fault then shows with both of them or with one, which
+    tells the link up from the link down. A domain is in one pair of a round at most, so that not
+    even acknowledgements share a link out of it with another pair's data.
+    """
+    members: dict[str, list[str]] = {}
+    for node in sorted(domains):
+        members.setdefault(domains[node], []).append(node)
+    names = sorted(members)
+    shifts = range(1, min(len(names) - 1, _PATH_NEIGHBOURS) + 1)
+    waiting = [(a, (a + shift) % len(names)) for shift in shifts for a in range(len(names))]
+    found = []
+    while waiting:
+        pairs: list[Pair[str]] = []
+        used: set[int] = set()
+        later = []
+        for a, b in waiting:
+            if used.isdisjoint((a, b)):
+                used |= {a, b}
+                pairs.append((members[names[a]][0], members[names[b]][-1]))
+            else:
+                later.append((a, b))
+        found.append(pairs)
+        waiting = later
+    return found
+
+
+class FixedRounds:
+    """Rounds that are known beforehand, as `prober.Planner`: each once for every kind.
+
+    first: the number of the first.
+    """
+
+    def __init__(
+        self,
+        planned: Sequence[Sequence[Pair[str]]],
+        kinds: Sequence[ProbeKind] = (ProbeKind.BANDWIDTH,),
+        first: int = 0,
+    ) -> None:
+        each = ((kind, pairs) for pairs in planned for kind in kinds)
         self._waiting = [
-            ProbeRound(number, ProbeKind.BANDWIDTH, tuple(pairs))
-            for number, pairs in enumerate(planned)
+            ProbeRound(number, kind, tuple(pairs))
+            for number, (kind, pairs) in enumerate(each, start=first)
         ]
 
     def next_round(self) -> ProbeRound | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .namespaces import tc
 
 _BURST_S = 0.005
-_QUEUE_S = 0.04
+_QUEUE_S = 0.1
 
 
 def bucket(verb: str, device: str, mbit: float, mtu_bytes: int) -> str:

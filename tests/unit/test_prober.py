@@ -167,11 +167,29 @@ def test_every_rail_is_probed_in_turn_and_named() -> None:
     assert [each.rail for each in probed.measurements] == [0, 2]
 
 
-def test_paths_are_traced_only_where_bandwidth_is_measured() -> None:
+def test_a_traced_round_measures_each_path_in_its_own_direction() -> None:
     settings = ProbeSettings(paths=8)
-    assert settings.order(LATENCY).trace_ports == 0
-    order = settings.order(BANDWIDTH)
+    assert settings.order(BANDWIDTH).trace_ports == 0
+    order = settings.order(BANDWIDTH, traced=True)
     assert (order.trace_ports, order.each_path, order.budget.both_ways) == (8, True, False)
+    network = Network()
+    run(network, settings, (BANDWIDTH, TWO), traced=True)
+    assert network.orders == [order, order]
+
+
+def test_a_probing_that_goes_on_with_another_counts_its_costs() -> None:
+    settings = ProbeSettings(transfer_bytes=1000, budget_bytes=10_000)
+    first = run(Network(), settings, (BANDWIDTH, TWO))
+    assert first.moved_bytes == 2 * settings.order(BANDWIDTH).most_bytes
+    both = run(Network(), settings, *[(BANDWIDTH, TWO)] * 3, after=first)
+    assert both is first
+    assert (both.rounds, both.moved_bytes <= 10_000) == (2, True)
+    assert "may exceed" in both.stopped
+
+
+def test_round_trips_beside_bulk_data_do_not_count() -> None:
+    probed = run(Network(), ProbeSettings(), (BANDWIDTH, TWO), (LATENCY, TWO))
+    assert [each.round_trip_min_s for each in probed.measurements] == [None, None, 1e-5, 1e-5]
 
 
 def test_paths_that_end_early_are_measurements_with_the_hops_they_have() -> None:
@@ -186,7 +204,7 @@ def test_paths_that_end_early_are_measurements_with_the_hops_they_have() -> None
                 answers.found[pair] = PairProbe(paths=(path,), traced=(good, *dead))
             return answers
 
-    probed = run(Traced(), ProbeSettings(paths=3), (BANDWIDTH, TWO[:1]))
+    probed = run(Traced(), ProbeSettings(paths=3), (BANDWIDTH, TWO[:1]), traced=True)
     assert [(each.hops, each.lost) for each in probed.measurements] == [
         (("leaf", "spine0"), None),
         (("leaf", "spine1"), "a path of this pair ends at spine1"),
