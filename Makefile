@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup run test check lint types pure-tests ray-tests bench peers soak clean
+.PHONY: setup run test check lint types pure-tests ray-tests fabric-tests bench peers soak clean
 
 setup: $(STAMP)
 
@@ -40,14 +40,21 @@ types: setup
 test: lint
 	@echo "mypy, the tests without Ray and those on Ray clusters run side by side;" \
 	  "each one's output follows when it has ended"
-	@$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target \
-	  types pure-tests ray-tests
+	@failed=0; \
+	$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target \
+	  types pure-tests ray-tests || failed=1; \
+	$(MAKE) --no-print-directory fabric-tests || failed=1; \
+	exit $$failed
 
 pure-tests: setup
 	nice -n 5 $(BIN)/python -m pytest tests/property tests/unit
 
 ray-tests: setup
 	$(BIN)/python -m pytest tests/ray
+
+# On their own, because they compare measured times with predicted ones.
+fabric-tests: setup
+	$(BIN)/python -m pytest tests/fabric
 
 # Options go through: make bench ARGS="--full --record"
 bench: setup peers
