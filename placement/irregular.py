@@ -8,11 +8,13 @@ import numpy as np
 
 from .arrange import filled, grown_order
 from .budget import Budget
+from .cheapest_homes import cheapest_homes
 from .counted_starts import counted_starts
 from .cuts import fewer
 from .index import ANY_KIND, Fabric, Floats, Ints
 from .local import Local
-from .partition import partitioned
+from .partition import best_partitions
+from .polish import MOVES_PER_WORK, polished
 from .room import Room
 from .search import THREADS
 from .units import UnitGraph
@@ -25,6 +27,15 @@ _OUTERMOST_SHARE = 0.7
 """Part of the work for dividing the job among the outermost domains; the rest goes inwards."""
 _INNER_SHARE = 0.7
 """Part of the work of a domain for dividing it; the rest is for the domains in it."""
+_MOST_REHOMED = 128
+"""Units up to which each part of a division is tried in every domain with room for it."""
+_ENOUGH_OUTSIDE, _ENOUGH_INSIDE = 5e-3, 5e-4
+"""Work a unit from which dividing a job, or a part of it inwards, gains little."""
+_WALK_SHARE = 0.25
+"""Part of the work inwards for a walk in which bytes at the outermost boundary may not rise."""
+_WALK_HEAT = 0.2
+_MOST_MOVES = 4000
+"""Moves of that walk a unit."""
 
 
 def place_irregular(
@@ -52,16 +63,103 @@ def place_irregular(
     work = budget.left * _SEARCH_SHARE
     level = fabric.levels
     counted, spent = counted_starts(graph, room, level - 1, outermost, work, seed)
-    own = (work - spent) * _OUTERMOST_SHARE
+    own = min((work - spent) * _OUTERMOST_SHARE, _ENOUGH_OUTSIDE * graph.units)
     begun = [start[order] for start in counted]
-    where, done = _division(graph, room, level, outermost, order, starts, own, seed, begun, THREADS)
+    found, done = _divisions(
+        graph, room, level, outermost, order, starts, own, seed, begun, THREADS
+    )
     done += spent
     budget.charge(done)
     work = max(0.0, work - done)
-    for i, domain in enumerate(outermost.tolist()):
-        units = order[where == i]
-        share = work * len(units) / len(order)
-        _divide(graph, room, fabric.levels - 1, domain, units, share, seed, node, budget)
+    inwards = work * (1 - _WALK_SHARE) / len(found)
+    cheapest: Floats | None = None
+    for where in found:
+        tried = _housed(fabric, graph, room, outermost, order, where, inwards, seed, budget)
+        cost = bytes_by_level(fabric, graph, tried)
+        if cheapest is None or fewer(cost, cheapest):
+            cheapest, node[:] = cost, tried
+    _settle(fabric, graph, room, work * _WALK_SHARE, seed, node, budget)
+
+
+def _housed(
+    fabric: Fabric,
+    graph: UnitGraph,
+    room: Room,
+    outermost: Ints,
+    units: Ints,
+    where: Ints,
+    work: float,
+    seed: int,
+    budget: Budget,
+) -> Ints:
+    """A node for every unit: `where[i]` is an index into `outermost` for `units[i]`.
+
+    Few units may go as they are parted to other domains, where that costs less inside: each part
+    costs there what it costs, whatever the others do.
+    """
+    level = fabric.levels - 1
+    used = np.unique(where)
+    parts = [units[where == i] for i in used.tolist()]
+    may = np.zeros((len(parts), len(outermost)), dtype=bool)
+    may[np.arange(len(parts)), used] = True
+    if len(units) <= _MOST_REHOMED and level > 0:
+        kinds = room.kind_room[level].shape[1]
+        for p, part in enumerate(parts):
+            kind = graph.kind[part]
+            needed = np.bincount(kind[kind != ANY_KIND], minlength=kinds)
+            enough = (room.kind_room[level][outermost] >= needed).all(axis=1)
+            may[p] |= enough & (room.room[level][outermost] >= len(part))
+    cost = np.full(may.shape, np.inf)
+    size = np.array([len(part) for part in parts])
+    share = np.minimum(work * size / len(units) / may.sum(axis=1), _ENOUGH_INSIDE * size)
+    found = np.full((len(outermost), graph.units), -1, dtype=np.int64)
+    for p, i in np.argwhere(may).tolist():
+        part, home = parts[p], int(outermost[i])
+        _divide(graph, room, level, home, part, float(share[p]), seed, found[i], budget)
+        cost[p, i] = _bytes_inside(fabric, graph, level - 1, part, found[i])
+    node = np.full(graph.units, -1, dtype=np.int64)
+    for part, i in zip(parts, cheapest_homes(cost).tolist(), strict=True):
+        node[part] = found[i][part]
+    return node
+
+
+def _bytes_inside(fabric: Fabric, graph: UnitGraph, level: int, part: Ints, node: Ints) -> float:
+    """Bytes that cross a level's boundary among some units, up to a constant of theirs."""
+    if level < 0:
+        return 0.0
+    used, where = np.unique(fabric.domain[level][node[part]], return_inverse=True)
+    none = np.zeros((len(used), 0), dtype=np.int64)
+    return Local.of(graph, part, np.zeros(len(used), dtype=np.int64), none).bytes_of(where)
+
+
+def _settle(
+    fabric: Fabric, graph: UnitGraph, room: Room, work: float, seed: int, node: Ints, budget: Budget
+) -> None:
+    """Lower what crosses the second boundary from outside, and maybe the first: changes `node`."""
+    level = fabric.levels - 2
+    if level < 1 or graph.units < 2:
+        return
+    domains, where = np.unique(
+        np.concatenate([fabric.domain[level][node], np.flatnonzero(room.room[level])]),
+        return_inverse=True,
+    )
+    where = where[: graph.units]
+    outer = np.empty(len(room.room[level]), dtype=np.int64)
+    outer[fabric.domain[level]] = fabric.domain[level + 1]
+    above = np.unique(outer[domains], return_inverse=True)[1]
+    needs_kinds = bool((graph.kind != ANY_KIND).any())
+    kind_room = room.kind_room[level][domains]
+    kind_room = kind_room if needs_kinds else kind_room[:, :0]
+    local = Local.of(graph, np.arange(graph.units), room.room[level][domains], kind_room)
+    moves = min(_MOST_MOVES * graph.units, int(work * MOVES_PER_WORK))
+    budget.charge(moves / MOVES_PER_WORK)
+    found = polished(local, where, moves, seed, _WALK_HEAT, above)
+    tried = node.copy()
+    for i in np.unique(np.concatenate([where[found != where], found[found != where]])).tolist():
+        part = np.flatnonzero(found == i)
+        _divide(graph, room, level, int(domains[i]), part, 0.0, seed, tried, budget)
+    if fewer(bytes_by_level(fabric, graph, tried), bytes_by_level(fabric, graph, node)):
+        node[:] = tried
 
 
 def _homes(graph: UnitGraph, room: Room) -> tuple[int, list[int]]:
@@ -106,7 +204,9 @@ def _divide(
     if level == 0 or not len(units):
         return
     children = room.inside[level][domain]
-    where, done = _division(graph, room, level, children, units, [units], work * _INNER_SHARE, seed)
+    own = work * _INNER_SHARE
+    found, done = _divisions(graph, room, level, children, units, [units], own, seed)
+    where = found[0]
     budget.charge(done)
     work -= done
     for i, child in enumerate(children.tolist()):
@@ -115,7 +215,7 @@ def _divide(
         _divide(graph, room, level - 1, child, part, share, seed, node, budget)
 
 
-def _division(
+def _divisions(
     graph: UnitGraph,
     room: Room,
     level: int,
@@ -126,10 +226,10 @@ def _division(
     seed: int,
     begun: Sequence[Ints] = (),
     threads: int = 1,
-) -> tuple[Ints, float]:
-    """Index into `children` for each of `units`, and the work done.
+) -> tuple[list[Ints], float]:
+    """Index into `children` for each of `units`, in several ways that cost the same; the work done.
 
-    It costs no more than filling the children with the units in any of the `orders`, or than any
+    They cost no more than filling the children with the units in any of the `orders`, or than any
     of those `begun`.
     """
     spaces, kinds = room.room[level - 1][children], room.kind_room[level - 1][children]
@@ -145,5 +245,5 @@ def _division(
             start[place[order]] = filled(spaces, kind_room, graph.kind[order], 1, fill)
             starts.append(start)
     if level == 1 and spaces.max() <= 1:
-        return starts[0], 0.0  # nodes of one unit each are all alike
-    return partitioned(local, starts, work, seed, threads)
+        return [starts[0]], 0.0  # nodes of one unit each are all alike
+    return best_partitions(local, starts, work, seed, threads)

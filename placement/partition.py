@@ -27,12 +27,15 @@ _HEAVIEST_LINKS = 50
 _POOL = 12
 _FRESH = 24
 """New divisions with which a pool begins."""
-_STALE = 100
-"""Combinations without a better division after which a pool is given up for a new one."""
+_STALE, _STALE_AT_LEAST = 100, 20
+"""Combinations without a better division after which a pool is given up for a new one, at most; for
+few units so many and one for every other unit."""
 _STALE_POOLS = 6
 """Pools without a better division after which the search ends, if not all work is used."""
 _ELITES = 3
 """Divisions of each pool that go into the pool of the best, which comes after every third."""
+_ALIKE = 6
+"""Divisions of equal cost that are kept."""
 _MOST_FLAT_UNITS = 2000
 """Units up to which starts are refined as they are."""
 _GROWTHS = 6
@@ -58,7 +61,19 @@ def partitioned(
 ) -> tuple[Ints, float]:
     """The best division found with about so much work in each thread, and the work done in one.
 
-    starts: divisions that fit; the result costs no more than any of them.
+    As `best_partitions`, but one of them.
+    """
+    found, done = best_partitions(local, starts, work, seed, threads)
+    return found[0], done
+
+
+def best_partitions(
+    local: Local, starts: list[Ints], work: float, seed: int, threads: int = 1
+) -> tuple[list[Ints], float]:
+    """Divisions of equal cost, the best found, and the work done in one thread of about `work`.
+
+    starts: divisions that fit; the result costs no more than any of them. Divisions differ in more
+    than the names of the domains.
 
     Multilevel: units are joined to ever larger ones, the smallest problem is divided in several
     ways, and each division is refined on the way back. From a pool of divisions two are combined:
@@ -73,7 +88,7 @@ def partitioned(
     every = [_Evolving(light, starts, seed * threads + t) for t in range(threads)]
     evolving = every[0]
     if len(local.room) < 2 or len(local.size) < 2:
-        return min([evolving.best.where, *starts], key=local.bytes_of), evolving.done
+        return [min([evolving.best.where, *starts], key=local.bytes_of)], evolving.done
     if threads > 1:
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(lambda one: one.evolve(_APART_SHARE * work), every))
@@ -88,7 +103,10 @@ def partitioned(
     moves = int(max(0.0, work - done) * MOVES_PER_WORK) if not evolving.exhausted else 0
     done += moves / MOVES_PER_WORK
     # A walk that exchanges units finds what moves one by one do not where domains are full.
-    return polished(local, best, moves, seed, _HEAT), done
+    walked = polished(local, best, moves, seed, _HEAT)
+    if walked is not best or light is not linked:
+        return [walked], done
+    return evolving.alike, done
 
 
 class _Evolving:
@@ -101,6 +119,8 @@ class _Evolving:
         self.done = local.entries / ENTRIES_PER_WORK
         self.exhausted = False
         self.elites: list[Divided] = []
+        self.alike: list[Ints] = []
+        self._least = np.inf
         for start in sorted(starts, key=local.bytes_of)[:_ELITES]:
             # Single moves get nowhere from a poor start where there are many units.
             flat = len(local.size) <= _MOST_FLAT_UNITS
@@ -142,6 +162,8 @@ class _Evolving:
             self._dearest = max(self._dearest, other._dearest)
             for divided in other.elites:
                 self._admit(self.elites, divided.where)
+            for where in other.alike:
+                self._note(where, crossing_bytes(self._local, where))
         self._combine(self.elites, work)
         self.exhausted = False
 
@@ -159,8 +181,8 @@ class _Evolving:
         self._admit(pool, where)
 
     def _combine(self, pool: list[Divided], work: float) -> None:
-        stale = 0
-        while len(pool) > 1 and stale < _STALE and not self._over(work):
+        stale, most = 0, min(_STALE, _STALE_AT_LEAST + len(self._local.size) // 2)
+        while len(pool) > 1 and stale < most and not self._over(work):
             one, other = (pool[i] for i in np.sort(self._chance.permutation(len(pool))[:2]))
             label = one.where * len(self._local.room) + other.where
             start = _exchanged(self._local, one.where, self._chance)
@@ -183,12 +205,30 @@ class _Evolving:
         if not self._local.fits(where):
             return
         found = Divided(where, crossing_bytes(self._local, where))
+        self._note(where, found.cost)
         slack = 1e-9 * abs(found.cost)
         if any(abs(found.cost - other.cost) <= slack for other in pool):
             return
         pool.append(found)
         pool.sort(key=_cost)
         del pool[_POOL:]
+
+    def _note(self, where: Ints, cost: float) -> None:
+        """Keep a division if it is as good as the best, and no other is the same but for names."""
+        slack = 1e-9 * abs(cost)
+        if not self.alike or cost < self._least - slack:
+            self.alike, self._least = [], cost
+        if cost <= self._least + slack and len(self.alike) < _ALIKE:
+            form = _nameless(where)
+            if not any(np.array_equal(form, _nameless(other)) for other in self.alike):
+                self.alike.append(where)
+
+
+def _nameless(where: Ints) -> Ints:
+    """A division with its domains numbered in the order in which units name them."""
+    _, first, name = np.unique(where, return_index=True, return_inverse=True)
+    rank: Ints = np.argsort(np.argsort(first))
+    return rank[name]
 
 
 def _narrowed(local: Local, number: int, chance: np.random.Generator) -> Local:

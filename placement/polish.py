@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from .chance import BELOW, State, drawn, seeded
@@ -11,12 +13,23 @@ from .local import Local
 
 MOVES_PER_WORK = 3_000_000
 """Moves counted as one unit of work."""
+_SAME = 1e-9
+"""Relative difference below which costs are the same."""
 
 
-def polished(local: Local, where: Ints, moves: int, seed: int, heat: float = 1.0) -> Ints:
+def polished(
+    local: Local,
+    where: Ints,
+    moves: int,
+    seed: int,
+    heat: float = 1.0,
+    above: Ints | None = None,
+) -> Ints:
     """The best division met on a walk of `moves` moves and swaps from `where`.
 
-    `heat` scales the first temperature, which is the mean rise of a random step.
+    heat: scales the first temperature, which is the mean rise of a random step. above: for each
+    domain the outer one it is part of; nothing is moved that costs more between those, and less
+    there goes before all else.
     """
     if len(local.room) < 2 or len(local.size) < 2 or moves <= 0:
         return where
@@ -25,7 +38,8 @@ def polished(local: Local, where: Ints, moves: int, seed: int, heat: float = 1.0
         reach = max(reach, float(local.net_weight.mean()))
     if reach == 0.0:
         return where
-    found, _ = _polish(
+    outer = np.zeros(len(local.room), dtype=np.int64) if above is None else above
+    found = _polish(
         where.copy(),
         local.size,
         local.kind,
@@ -45,7 +59,16 @@ def polished(local: Local, where: Ints, moves: int, seed: int, heat: float = 1.0
         moves,
         seeded(seed),
         heat * reach,
+        outer,
+        outer[where],
+        np.zeros((len(local.net_form), int(outer.max()) + 1), dtype=np.int64),
+        np.zeros(len(local.net_form), dtype=np.int64),
     )
+    if (outer[found] != outer[where]).any():
+        wide = replace(local, room=np.bincount(outer, local.room).astype(np.int64))
+        now, before = wide.bytes_of(outer[found]), wide.bytes_of(outer[where])
+        if abs(now - before) > _SAME * abs(before):
+            return found if now < before else where
     return found if local.bytes_of(found) < local.bytes_of(where) else where
 
 
@@ -121,7 +144,11 @@ def _polish(
     moves: int,
     state: State,
     hot: float,
-) -> tuple[Ints, float]:
+    above: Ints,
+    outer: Ints,
+    outer_held: Ints,
+    outer_parts: Ints,
+) -> Ints:
     units, domains, nets = len(where), len(room), len(net_form)
     kinds = kind_room.shape[1]
     held = np.zeros((nets, domains), dtype=np.int64)
@@ -129,7 +156,11 @@ def _polish(
     for u in range(units):
         for i in range(unit_net_start[u], unit_net_start[u + 1]):
             held[unit_net[i], where[u]] += unit_net_ranks[i]
+            outer_held[unit_net[i], outer[u]] += unit_net_ranks[i]
     for net in range(nets):
+        for j in range(outer_held.shape[1]):
+            if outer_held[net, j] > 0:
+                outer_parts[net] += 1
         for j in range(domains):
             if held[net, j] > 0:
                 parts[net] += 1
@@ -154,6 +185,7 @@ def _polish(
     best_cost = 0.0
     best = where.copy()
     temperature = hot
+    least = 1e-9 * hot
     cooling = 0.003 ** (1.0 / max(1, moves // 128))
     for step in range(moves):
         if step % 128 == 127:
@@ -191,6 +223,76 @@ def _polish(
                 continue
             if kv >= 0 and kind_load[a, kv] + more_a > kind_room[a, kv]:
                 continue
+        outside = 0.0
+        if above[a] != above[b]:
+            outside = _move(
+                u,
+                above[b],
+                outer,
+                outer_held,
+                outer_parts,
+                net_form,
+                net_weight,
+                net_open,
+                unit_net_start,
+                unit_net,
+                unit_net_ranks,
+                unit_link_start,
+                unit_link,
+                unit_link_weight,
+            )
+            if v >= 0:
+                outside += _move(
+                    v,
+                    above[a],
+                    outer,
+                    outer_held,
+                    outer_parts,
+                    net_form,
+                    net_weight,
+                    net_open,
+                    unit_net_start,
+                    unit_net,
+                    unit_net_ranks,
+                    unit_link_start,
+                    unit_link,
+                    unit_link_weight,
+                )
+            if outside > least:
+                if v >= 0:
+                    _move(
+                        v,
+                        above[b],
+                        outer,
+                        outer_held,
+                        outer_parts,
+                        net_form,
+                        net_weight,
+                        net_open,
+                        unit_net_start,
+                        unit_net,
+                        unit_net_ranks,
+                        unit_link_start,
+                        unit_link,
+                        unit_link_weight,
+                    )
+                _move(
+                    u,
+                    above[a],
+                    outer,
+                    outer_held,
+                    outer_parts,
+                    net_form,
+                    net_weight,
+                    net_open,
+                    unit_net_start,
+                    unit_net,
+                    unit_net_ranks,
+                    unit_link_start,
+                    unit_link,
+                    unit_link_weight,
+                )
+                continue
         change = _move(
             u,
             b,
@@ -224,7 +326,7 @@ def _polish(
                 unit_link,
                 unit_link_weight,
             )
-        accept = change <= 0.0
+        accept = change <= 0.0 or outside < -least
         if not accept:
             chance = (drawn(state) + 0.5) / BELOW
             accept = chance < np.exp(-change / temperature)
@@ -262,6 +364,40 @@ def _polish(
                 unit_link,
                 unit_link_weight,
             )
+            if above[a] != above[b]:
+                if v >= 0:
+                    _move(
+                        v,
+                        above[b],
+                        outer,
+                        outer_held,
+                        outer_parts,
+                        net_form,
+                        net_weight,
+                        net_open,
+                        unit_net_start,
+                        unit_net,
+                        unit_net_ranks,
+                        unit_link_start,
+                        unit_link,
+                        unit_link_weight,
+                    )
+                _move(
+                    u,
+                    above[a],
+                    outer,
+                    outer_held,
+                    outer_parts,
+                    net_form,
+                    net_weight,
+                    net_open,
+                    unit_net_start,
+                    unit_net,
+                    unit_net_ranks,
+                    unit_link_start,
+                    unit_link,
+                    unit_link_weight,
+                )
             continue
         if v >= 0:
             listed[b, place[v]] = u
@@ -285,8 +421,8 @@ def _polish(
                 kind_load[b, kind[v]] -= back
                 kind_load[a, kind[v]] += back
         now += change
-        if now < best_cost - 1e-9 * hot:
+        if outside < -least or now < best_cost - least:
             best_cost = now
             for n in range(units):
                 best[n] = where[n]
-    return best, best_cost
+    return best
