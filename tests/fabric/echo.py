@@ -1,4 +1,4 @@
-"""A crew's work for a test: say the arguments and the address it is on."""
+"""A crew's work for a test: say a word and the address from which another is reached."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print what was given and this host's address, then wait to be ended."""
+    """Print the word and this host's address towards the one given; then wait to be ended."""
+    word, towards = arguments
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
-        asker.connect(("10.255.255.255", 9))
-        print(*arguments, asker.getsockname()[0])
+        asker.connect((towards, 9))
+        print(word, asker.getsockname()[0])
     threading.Event().wait()

@@ -103,7 +103,9 @@ def test_a_machine_sees_only_its_own_processes_and_has_its_own_name(fabric: Fabr
 
 
 def test_a_crew_runs_on_its_hosts_and_ends_with_its_maker(fabric: Fabric) -> None:
-    with Crew(fabric, "fabric.echo", {"h0-0": ["one"], "h1-1": ["two"]}) as crew:
+    towards = fabric.plan.gateway(0)
+    given = {"h0-0": ["one", towards], "h1-1": ["two", towards]}
+    with Crew(fabric, "fabric.echo", given) as crew:
         assert crew.each(2) == {
             "h0-0": f"one {fabric.hosts['h0-0'].address}",
             "h1-1": f"two {fabric.hosts['h1-1'].address}",
@@ -155,3 +157,9 @@ def test_what_a_killed_run_left_is_removed_by_the_next_and_nothing_else(fabric: 
 def test_a_plan_without_room_for_its_addresses_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="addresses are enough"):
         Plan(**wrong)  # type: ignore[arg-type]
+
+
+def test_the_example_of_the_page_brings_a_fabric_up() -> None:
+    page = (TESTS.parent / "docs" / "fabric.md").read_text(encoding="utf-8")
+    [example] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(compile(example, "docs/fabric.md", "exec"), {})

@@ -3,49 +3,22 @@
 from __future__ import annotations
 
 import pytest
-from railweave.placement import PCG, place
 
 from fabric.fabric import Fabric
-from fabric.wire import OnTheWire, cluster_of, in_order, run_jobs
-
-BUSY = ("h1-2",)
-LANES, RING_BYTES, EDGE_BYTES, STEPS = 3, 2**20, 2**15, 7
-
-
-def pipeline() -> PCG:
-    """Two stages of three ranks: gradients go round in each, activations to and fro between."""
-    rings = [
-        {"name": f"dp{s}", "op": "all_reduce", "bytes": RING_BYTES}
-        | {"ranks": [s * LANES + lane for lane in range(LANES)]}
-        for s in range(2)
-    ]
-    edges = [
-        {"name": f"{way}{lane}", "op": "send_recv", "bytes": EDGE_BYTES}
-        | {"ranks": [lane, LANES + lane][::order]}
-        for way, order in (("forward", 1), ("backward", -1))
-        for lane in range(LANES)
-    ]
-    return PCG.parse(
-        {"format": "railweave.pcg/1", "world_size": 2 * LANES, "groups": [*rings, *edges]}
-    )
+from fabric.wire import EDGE_BYTES, IN_ORDER, LANES, RAILWEAVE, OnTheWire, compare
 
 
 @pytest.fixture(scope="module")
 def both(fabric: Fabric) -> dict[str, OnTheWire]:
-    cluster, pcg = cluster_of(fabric.plan, BUSY), pipeline()
-    placements = {
-        "railweave": place(pcg, cluster, time_limit_s=1.0, seed=0).devices,
-        "in order": in_order(pcg, cluster),
-    }
-    return run_jobs(fabric, pcg, cluster, placements, STEPS)
+    return compare(fabric)
 
 
 def test_the_two_placements_differ(both: dict[str, OnTheWire]) -> None:
-    assert both["railweave"].predicted_spine_bytes == 2 * LANES * EDGE_BYTES
-    assert both["in order"].predicted_spine_bytes > 10 * both["railweave"].predicted_spine_bytes
+    assert both[RAILWEAVE].predicted_spine_bytes == 2 * LANES * EDGE_BYTES
+    assert both[IN_ORDER].predicted_spine_bytes > 10 * both[RAILWEAVE].predicted_spine_bytes
 
 
-@pytest.mark.parametrize("name", ["railweave", "in order"])
+@pytest.mark.parametrize("name", [RAILWEAVE, IN_ORDER])
 def test_the_spines_carry_the_bytes_that_were_predicted(
     both: dict[str, OnTheWire], name: str
 ) -> None:
@@ -55,7 +28,7 @@ def test_the_spines_carry_the_bytes_that_were_predicted(
 def test_railweaves_placement_is_faster_by_the_factor_predicted(
     both: dict[str, OnTheWire],
 ) -> None:
-    predicted = both["in order"].predicted_step_s / both["railweave"].predicted_step_s
-    measured = both["in order"].step_s / both["railweave"].step_s
+    predicted = both[IN_ORDER].predicted_step_s / both[RAILWEAVE].predicted_step_s
+    measured = both[IN_ORDER].step_s / both[RAILWEAVE].step_s
     assert predicted > 2
     assert measured == pytest.approx(predicted, rel=0.25)

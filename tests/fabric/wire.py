@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from railweave.placement import PCG, Cluster, evaluate
+from railweave.placement import PCG, Cluster, evaluate, place
 from railweave.placement.cluster import Node, NodeState, Tier
 from railweave.placement.evaluate import Device
 from railweave.placement.link_time import communication_time, phases_of
@@ -23,7 +23,12 @@ from .topology import Plan
 
 HEADER_BYTES = 14 + 20 + 32
 """Ethernet, IPv4, and TCP with timestamps: what a frame has besides its payload."""
+RAILWEAVE, IN_ORDER = "Railweave", "packing in order"
+BUSY = ("h1-2",)
+LANES, RING_BYTES, EDGE_BYTES, STEPS = 3, 2**20, 2**15, 7
 _PORT = 29555
+# One thread a rank, and no word on name servers, which the hosts do not have.
+_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,34 @@ def cluster_of(plan: Plan, busy: Sequence[str] = ()) -> Cluster:
     )
 
 
+def pipeline() -> PCG:
+    """Two stages of three ranks: gradients go round in each, activations to and fro between."""
+    rings = [
+        {"name": f"dp{s}", "op": "all_reduce", "bytes": RING_BYTES}
+        | {"ranks": [s * LANES + lane for lane in range(LANES)]}
+        for s in range(2)
+    ]
+    edges = [
+        {"name": f"{way}{lane}", "op": "send_recv", "bytes": EDGE_BYTES}
+        | {"ranks": [lane, LANES + lane][::order]}
+        for way, order in (("forward", 1), ("backward", -1))
+        for lane in range(LANES)
+    ]
+    return PCG.parse(
+        {"format": "railweave.pcg/1", "world_size": 2 * LANES, "groups": [*rings, *edges]}
+    )
+
+
+def compare(fabric: Fabric, steps: int = STEPS) -> dict[str, OnTheWire]:
+    """The pipeline on a fabric of which some hosts are busy, placed in both ways."""
+    cluster, pcg = cluster_of(fabric.plan, BUSY), pipeline()
+    placements = {
+        IN_ORDER: in_order(pcg, cluster),
+        RAILWEAVE: place(pcg, cluster, time_limit_s=1.0, seed=0).devices,
+    }
+    return run_jobs(fabric, pcg, cluster, placements, steps)
+
+
 def in_order(pcg: PCG, cluster: Cluster) -> list[Device]:
     """Rank after rank on the first free device, as packing does."""
     free = [
@@ -114,7 +147,7 @@ def run_jobs(
         for host in hosts:
             os.mkfifo(path.parent / f"go-{host}")
         arguments = {host: [str(path)] for host in hosts}
-        with Crew(fabric, "fabric.gloo_job", arguments, {"OMP_NUM_THREADS": "1"}) as crew:
+        with Crew(fabric, "fabric.gloo_job", arguments, _ENVIRONMENT) as crew:
             for name, devices in placements.items():
                 pipes = [path.parent / f"go-{host}" for host, _ in devices]
                 _expect_ready(crew.each(len(pipes)))
