@@ -5,30 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from .column_tables import FAR, grown, linked, together
+from .count_sums import MOST_KEPT, States, Words, fitting_pairs
 from .counts import Counts
 from .index import Floats, Ints
 
-MOST_UNITS = 64
+MOST_UNITS = 256
 """Units up to which a problem is solved to the end."""
 _MOST_COLUMNS = 40_000
 """Columns of one domain that may be left within the gap."""
-_MOST_STATES = 150_000
+_MOST_STATES = 300_000
 """Different sums of columns that are kept at a time."""
-_PAIRS_PER_WORK = 30_000_000
+_PAIRS_PER_WORK = 400_000_000
 """Pairs of a sum and a column that count as one unit of work."""
-_ENTRIES_PER_WORK = 40_000_000
+_KEPT_PAIRS = 100
+"""How many pairs that are dropped one that is kept counts as."""
+_ENTRIES_PER_WORK = 120_000_000
 """Table entries of a step of prices that count as one unit of work."""
 _STEP_WORK = 6e-4
 """Work of a step of prices besides its entries."""
 _PATIENCE = 5
-_CHUNK = 400_000
-_FAR = 1e15
 _SLACK = 1e-10
 """Costs that differ by less, relative to the dearest single step, are equal."""
-
-Codes = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -52,18 +51,11 @@ def best_spread(problem: Counts, found: Ints, work: float) -> Proved | None:
     total = int(problem.height.sum())
     if total > MOST_UNITS or problem.kind_room.shape[1] or problem.domains < 2:
         return None
-    if int(_widths(problem.height).sum()) > 64:
-        return None
     best = problem.bytes_of(found)
     step = max(np.abs(np.diff(problem.cost, axis=1)).max(initial=0.0), np.abs(problem.link).max())
     if step == 0.0:
         return Proved(found, best)
     return _Solving(problem, float(step)).solved(found, work)
-
-
-def _widths(height: Ints) -> Ints:
-    """Bits that a class takes in a code: its height, and one that tells when it overflows."""
-    return np.array([int(h).bit_length() + 1 for h in height.tolist()], dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -95,14 +87,12 @@ class _Solving:
         self._touched = np.zeros_like(self._cost)
         self._touched[:, 1:] = 1.0
         for p, height in enumerate(problem.height.tolist()):
-            self._cost[p, height + 1 :] = _FAR
+            self._cost[p, height + 1 :] = FAR
             self._touched[p, height] = 2.0
         self._link = problem.link / step
         heights = np.arange(tall)
         self._joined = np.minimum(heights[:, None], heights[None, :]).astype(np.float64)
         self._closed = bool(problem.link[-1] > 0)
-        # Where a column with h units at the end had u units before them.
-        self._before = np.arange(self._most + 1)[:, None] - heights[None, :]
 
     def solved(self, found: Ints, work: float) -> Proved:
         best = self._bytes_of(found)
@@ -121,12 +111,12 @@ class _Solving:
         """The best prices found, and the work it took."""
         classes, tall = self._cost.shape
         ends = tall if self._closed else 1
-        entries = classes * ends * (self._most + 1) * tall**2
+        entries = classes * ends * (self._most + 1) * tall
         each = _STEP_WORK + entries / _ENTRIES_PER_WORK
         steps = max(8, int(work / each))
         flat = np.zeros(classes)
         one = np.maximum(0.0, self._cost[:, min(1, tall - 1)])
-        one[one >= _FAR] = 0.0
+        one[one >= FAR] = 0.0
         trials = [self._at(flat, part * one) for part in (0.0, 0.5, 0.9)]
         top = now = max(trials, key=lambda p: p.value)
         theta, fails = 1.0, 0
@@ -159,16 +149,12 @@ class _Solving:
         """By class: `[first, units, last]`, least cost of a column so far; see `_closed`."""
         tall = cost.shape[1]
         ends = tall if self._closed else 1
-        now = np.full((ends, self._most + 1, tall), _FAR)
+        now = np.full((ends, self._most + 1, tall), FAR)
         for h in range(min(tall, self._most + 1)):
             now[h if self._closed else 0, h, h] = cost[0, h]
         tables = [now]
-        inside, at = self._before >= 0, np.maximum(self._before, 0)
-        last = np.arange(tall)[None, :]
         for p in range(1, len(cost)):
-            least = (now[..., None] - self._link[p - 1] * self._joined).min(axis=2)
-            now = np.where(inside, least[:, at, last], _FAR) + cost[p]
-            np.minimum(now, _FAR, out=now)
+            now = grown(now, float(self._link[p - 1]), cost[p])
             tables.append(now)
         return tables
 
@@ -197,17 +183,9 @@ class _Solving:
         value += float((units * self._height).sum() + 2 * touched.sum())
         return _Prices(units, touched, value, spread)
 
-    def _knapsack(self, least: Floats) -> list[Floats]:
+    def _knapsack(self, least: Floats) -> Floats:
         """By domain: `[units]`, least cost of so many units in this and all later domains."""
-        after = np.full(self._total + 1, _FAR)
-        after[0] = 0.0
-        tables = [after]
-        for room in self._rooms[::-1].tolist():
-            now = np.full(self._total + 1, _FAR)
-            for u in range(room + 1):
-                np.minimum(now[u:], tables[-1][: self._total + 1 - u] + least[u], out=now[u:])
-            tables.append(now)
-        return tables[::-1]
+        return together(least, self._rooms, self._total)
 
     def _traced(self, tables: list[Floats], closed: Floats, used: int) -> Ints:
         first, h = divmod(int(np.argmin(closed[:, used, :])), closed.shape[2])
@@ -239,19 +217,15 @@ class _Solving:
     def _bytes_of(self, spread: Ints) -> float:
         return self._problem.bytes_of(spread) / self._step
 
-    def _rest(self, least: Floats, after: list[Floats]) -> Floats:
+    def _rest(self, least: Floats, after: Floats) -> Floats:
         """`[units]`: least cost of all other domains beside one that holds so many."""
-        rest = np.full(self._most + 1, _FAR)
-        before = np.full(self._total + 1, _FAR)
-        before[0] = 0.0
+        rest = np.full(self._most + 1, FAR)
+        before = together(least, self._rooms[::-1].copy(), self._total)[::-1]
         for j, room in enumerate(self._rooms.tolist()):
             for u in range(room + 1):
                 left = self._total - u
-                rest[u] = min(rest[u], (before[: left + 1] + after[j + 1][left::-1]).min())
-            now = np.full(self._total + 1, _FAR)
-            for u in range(room + 1):
-                np.minimum(now[u:], before[: self._total + 1 - u] + least[u], out=now[u:])
-            before = now
+                found = (before[j, : left + 1] + after[j + 1, left::-1]).min()
+                rest[u] = min(rest[u], found)
         return rest
 
     def _columns(self, cost: Floats, rest: Floats, limit: float) -> tuple[Ints, Floats] | None:
@@ -265,9 +239,8 @@ class _Solving:
         units = np.arange(self._most + 1)[:, None] + np.arange(tall)[None, :]
         inside, to = units <= self._most, np.minimum(units, self._most)
         for p in range(classes - 1, 0, -1):
-            onward = np.where(inside, tables[-1][:, to, np.arange(tall)[None, :]], _FAR) + cost[p]
-            table = (onward[:, :, None, :] - self._link[p - 1] * self._joined).min(axis=3)
-            tables.append(table)
+            onward = np.where(inside, tables[-1][:, to, np.arange(tall)[None, :]], FAR) + cost[p]
+            tables.append(linked(onward, float(self._link[p - 1])))
         tables.reverse()
         first = np.arange(min(tall, self._most + 1))
         rows, used, priced = first[:, None], first, cost[0, first]
@@ -299,23 +272,16 @@ class _Solving:
         return paid
 
     def _joined_up(
-        self, columns: Ints, priced: Floats, after: list[Floats], limit: float, work: float
+        self, columns: Ints, priced: Floats, after: Floats, limit: float, work: float
     ) -> Ints | None:
         """The cheapest sum of a column a domain that is all units; as `_cheaper` says."""
-        width = _widths(self._height)
-        place = np.concatenate([[0], np.cumsum(width)[:-1]]).astype(np.uint64)
-        one = np.uint64(1)
-        guard = np.bitwise_or.reduce(one << (place + width.astype(np.uint64) - one))
-        code = (columns.astype(np.uint64) << place).sum(axis=1, dtype=np.uint64)
-        goal = np.uint64((self._height.astype(np.uint64) << place).sum(dtype=np.uint64))
-        # What is missing from `goal` overflows into no other class as long as no guard is set.
-        spare = (((one << (width.astype(np.uint64) - one)) - one) << place).sum(dtype=np.uint64)
-        spare -= goal
+        words = Words.of(self._height)
+        code = words.codes(columns)
         used = columns.sum(axis=1)
         order = np.argsort(priced, kind="stable")
-        code, used, priced, columns = code[order], used[order], priced[order], columns[order]
+        code, used, priced, columns = code[:, order], used[order], priced[order], columns[order]
         paid = self._paid(columns)
-        sums = np.zeros(1, dtype=np.uint64)
+        sums = np.zeros((words.count, 1), dtype=np.uint64)
         so_far, true, units = np.zeros(1), np.zeros(1), np.zeros(1, dtype=np.int64)
         layers: list[tuple[Ints, Ints]] = []
         pairs_left = work * _PAIRS_PER_WORK
@@ -323,36 +289,32 @@ class _Solving:
             able = np.flatnonzero(used <= room)
             loosest = float(after[j + 1].min())
             reach = np.searchsorted(priced[able], limit - so_far - loosest, side="right")
-            pairs_left -= float(reach.sum()) + len(sums)
+            pairs_left -= float(reach.sum()) + len(so_far)
             if pairs_left < 0:
                 return None
-            parts = []
-            step = max(1, _CHUNK // max(1, int(reach.max(initial=1))))
-            for low in range(0, len(sums), step):
-                some = slice(low, low + step)
-                chosen = able[: int(reach[some].max(initial=0))]
-                total = sums[some, None] + code[chosen][None, :]
-                price = so_far[some, None] + priced[chosen][None, :]
-                held = units[some, None] + used[chosen][None, :]
-                fits = ((total + spare) & guard) == 0
-                left = self._total - held
-                fits &= left >= 0
-                fits &= price + after[j + 1][np.maximum(left, 0)] <= limit
-                at, column = np.nonzero(fits)
-                kept = total[at, column], price[at, column], held[at, column]
-                cost = true[at + low] + paid[chosen[column]]
-                parts.append((*kept, at + low, chosen[column], cost))
-            sums, so_far, units, origin, column, true = (
-                np.concatenate([part[i] for part in parts]) for i in range(6)
+            origin, column = fitting_pairs(
+                States(sums, so_far, units),
+                States(code[:, able], priced[able], used[able]),
+                reach,
+                words,
+                after[j + 1],
+                limit,
             )
-            by_sum = np.lexsort((true, sums))
-            fresh = np.append(True, np.diff(sums[by_sum]) != 0)[: len(by_sum)]
+            pairs_left -= len(origin) * _KEPT_PAIRS
+            if len(origin) >= MOST_KEPT:
+                return None
+            column = able[column]
+            true = true[origin] + paid[column]
+            so_far, units = so_far[origin] + priced[column], units[origin] + used[column]
+            sums = sums[:, origin] + code[:, column]
+            by_sum = np.lexsort((true, *sums))
+            fresh = np.append(True, (np.diff(sums[:, by_sum]) != 0).any(axis=0))[: len(by_sum)]
             first = by_sum[fresh]
             if len(first) > _MOST_STATES:
                 return None
-            sums, so_far, units, true = sums[first], so_far[first], units[first], true[first]
+            sums, so_far, units, true = sums[:, first], so_far[first], units[first], true[first]
             layers.append((origin[first], column[first]))
-        ends = np.flatnonzero(sums == goal)
+        ends = np.flatnonzero((sums == words.goal[:, None]).all(axis=0))
         if not len(ends):
             return np.zeros((0, 0), dtype=np.int64)
         state = int(ends[0])

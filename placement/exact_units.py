@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from .budget import Budget
+from .demand_of_units import demand_of_units
 from .exact import place_exactly
-from .index import ANY_KIND, PAIRS, Demand, Fabric, Ints
+from .index import ANY_KIND, Fabric, Ints
 from .units import UnitGraph
 
 MOST_UNITS = 64
@@ -33,7 +34,7 @@ def outermost_exactly(
     few = graph.units <= MOST_UNITS and graph.units * int((rooms > 0).sum()) <= MOST_CHOICES
     if not few or (graph.kind != ANY_KIND).any():
         return None
-    demand = _as_demand(graph)
+    demand = demand_of_units(graph)
     if demand is None:
         return None
     domains = len(rooms)
@@ -56,22 +57,3 @@ def outermost_exactly(
     slots[order] = np.searchsorted(owner, ranked) + within
     found = place_exactly(stand_in, demand, slots, budget)
     return OutermostResult(owner[found.slots], found.bound_bytes)
-
-
-def _as_demand(graph: UnitGraph) -> Demand | None:
-    weight = graph.weight.copy()
-    for net in np.flatnonzero(graph.form == PAIRS).tolist():
-        held = graph.ranks[graph.start[net] : graph.start[net + 1]]
-        if (held != held[0]).any():
-            return None
-        weight[net] *= float(held[0]) ** 2
-    links = graph.link.shape[1]
-    ends = graph.start[-1] + 2 * np.arange(1, links + 1)
-    return Demand(
-        ranks=graph.units,
-        form=np.concatenate([graph.form, np.full(links, PAIRS, dtype=np.int64)]),
-        weight=np.concatenate([weight, graph.link_weight / 2]),
-        start=np.concatenate([graph.start, ends]),
-        member=np.concatenate([graph.member, graph.link.T.ravel()]),
-        kind=graph.kind,
-    )

@@ -8,6 +8,7 @@ from .arrange import divide
 from .bound import SAFETY
 from .budget import Budget
 from .chain_jobs import place_chains
+from .class_bound import class_bound
 from .cuts import cut_bytes, fewer, fewer_bytes
 from .exact_units import MOST_UNITS, outermost_exactly
 from .gather import Gathered, gather
@@ -58,6 +59,8 @@ def found_by_search(
     else:
         place_irregular(fabric, gathered.atoms, room, budget, seed, node)
         method = "multilevel"
+    slots = _slots(fabric, gathered.atom_of, node)
+    bound = _with_class_bound(fabric, demand, budget, slots, bound)
     bound = max(bound, _proved_by_units(fabric, gathered, room, budget, bound, seed, node))
     slots = _slots(fabric, gathered.atom_of, node)
     if demand.ranks <= _MOST_SINGLE and (np.bincount(fabric.slot_node) % gathered.atom).any():
@@ -68,6 +71,16 @@ def found_by_search(
     if cost > bound * _LOOSE:
         bound = max(bound, general_bound(fabric, gathered, cost, budget, seed))
     return slots, bound, method
+
+
+def _with_class_bound(
+    fabric: Fabric, demand: Demand, budget: Budget, slots: Ints, bound: float
+) -> float:
+    """The better of a bound and that of classes of units, where the first proves too little."""
+    cost = float(cut_bytes(fabric, demand, slots)[-1])
+    if cost <= bound * (1 + SAFETY):
+        return bound
+    return max(bound, class_bound(fabric, demand, slots, cost, budget))
 
 
 def _better_apart(

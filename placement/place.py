@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from . import exact_rails
@@ -17,8 +18,9 @@ from .exact import place_exactly
 from .explain import explain_infeasible
 from .fastest import place_fastest
 from .feasibility import check_feasible
+from .firm_groups import firm_groups
 from .group_bound import group_bound
-from .index import Demand, Fabric
+from .index import Demand, Fabric, Ints
 from .kinds import place_on_same_kind
 from .large import place_large
 from .node_time import node_link_seconds
@@ -51,8 +53,8 @@ def place(
 
     Without constraints never worse than packing the ranks in order; with them, never worse than
     packing in order under them. The same arguments give the same placement, unless the machine is
-    so slow or busy that the work counted as `time_limit_s` takes more than twice that and two
-    seconds. The order of nodes and groups in the input does not decide between placements that
+    so slow or busy that the work counted as `time_limit_s` takes more than four times that and
+    ten seconds. The order of nodes and groups in the input does not decide between placements that
     cost the same. Raises Infeasible, with what is short and where, or which constraint cannot be
     met and what can, and InvalidInput for a limit or a seed that means nothing.
 
@@ -67,8 +69,9 @@ def place(
     rest = wish.on_devices
 
     def solve(job: PCG, limit_s: float) -> Placement:
-        found = _under(job, cluster, limit_s, seed, rest)
-        if wish.split_tensor_groups:
+        whole = not wish.split_tensor_groups
+        found = _under(job, cluster, limit_s, seed, rest, whole)
+        if not whole:
             return found
         return with_whole_groups(found, job, cluster, limit_s, seed, rest, _under)
 
@@ -80,7 +83,7 @@ def place(
     lifted = wish.split_tensor_groups
 
     def again(job: PCG, where: Cluster, limit_s: float, other_seed: int) -> Placement:
-        placed = _place(job, where, limit_s, other_seed)
+        placed = _place(job, where, limit_s, other_seed, not lifted)
         if lifted:
             return placed
         return with_whole_groups(placed, job, where, limit_s, other_seed, rest, _under)
@@ -99,10 +102,15 @@ def _check_objective(objective: str, wish: Constraints) -> None:
 
 
 def _under(
-    pcg: PCG, cluster: Cluster, time_limit_s: float, seed: int, constraints: Constraints
+    pcg: PCG,
+    cluster: Cluster,
+    time_limit_s: float,
+    seed: int,
+    constraints: Constraints,
+    whole: bool = False,
 ) -> Placement:
     if constraints.empty:
-        return _place(pcg, cluster, time_limit_s, seed)
+        return _place(pcg, cluster, time_limit_s, seed, whole)
     found = place_under(constraints, pcg, cluster, time_limit_s, seed, _place)
     if found is None:
         obstacle = explain_infeasible(pcg, cluster, constraints)
@@ -111,12 +119,65 @@ def _under(
     return found
 
 
-def _place(pcg: PCG, cluster: Cluster, time_limit_s: float, seed: int) -> Placement:
+def _place(
+    pcg: PCG, cluster: Cluster, time_limit_s: float, seed: int, whole: bool = False
+) -> Placement:
+    """whole: tensor-parallel groups may not be split, where the job and the nodes allow for it."""
     budget = Budget(time_limit_s, pcg.world_size)
     ordered_pcg, ordered_cluster = in_one_order(pcg, cluster)
     fabric = Fabric.of(ordered_cluster)
     check_feasible(pcg, fabric)
     demand = Demand.of(ordered_pcg, fabric.kinds)
+    firm = firm_groups(ordered_pcg, fabric, demand) if whole else None
+    if firm is None:
+        found = _solved(fabric, demand, budget, seed)
+    else:
+        found = _solved(firm.fabric, firm.demand, budget, seed)
+        found = replace(found, slots=firm.slots(found.slots))
+    best, bound, method = found.slots, found.bound_bytes, found.method
+    as_given = Fabric.of(cluster)
+    packed = pack_in_order(as_given, demand)
+    if (firm is None or firm.whole(as_given.slot_node[packed])) and fewer(
+        cut_bytes(as_given, demand, packed), cut_bytes(fabric, demand, best)
+    ):
+        fabric, best, method = as_given, packed, "packing"
+    if cluster.links:
+        # Imported here because most clusters do not describe the links inside their nodes.
+        from .on_links import choose_on_links
+
+        best = choose_on_links(fabric, demand, best, budget)
+    devices = fabric.devices(best)
+    traffic = evaluate(pcg, cluster, devices).traffic_bytes
+    spine = traffic[cluster.spine]
+    if bound > spine * (1 + PROOF_TOLERANCE) + ROUNDING * sum(traffic.values()):
+        warnings.warn(BoundAboveCost(bound, spine), stacklevel=2)
+    proved = found.proved_levels > 0 or spine <= bound * (1 + PROOF_TOLERANCE)
+    notes = [] if proved or bound > 0 else [NO_BOUND]
+    return Placement(
+        devices,
+        traffic,
+        spine if proved else min(bound, spine),
+        proved,
+        method,
+        notes,
+        node_link_s=node_link_seconds(pcg, cluster, devices),
+    )
+
+
+@dataclass(frozen=True)
+class _Solved:
+    """Slots, for how many levels from the outermost they are proved best, a bound, and how found.
+
+    bound_bytes: proven least bytes across the outermost boundary.
+    """
+
+    slots: Ints
+    proved_levels: int
+    bound_bytes: float
+    method: str
+
+
+def _solved(fabric: Fabric, demand: Demand, budget: Budget, seed: int) -> _Solved:
     best = pack_in_order(fabric, demand)
     bound = group_bound(fabric, demand)
     levels_proved, method = 0, "packing"
@@ -133,28 +194,4 @@ def _place(pcg: PCG, cluster: Cluster, time_limit_s: float, seed: int) -> Placem
         bound = max(bound, large.bound_bytes)
         if fewer_bytes(fabric, demand, large.slots, best):
             best, method = large.slots, large.method
-    as_given = Fabric.of(cluster)
-    packed = pack_in_order(as_given, demand)
-    if fewer(cut_bytes(as_given, demand, packed), cut_bytes(fabric, demand, best)):
-        fabric, best, method = as_given, packed, "packing"
-    if cluster.links:
-        # Imported here because most clusters do not describe the links inside their nodes.
-        from .on_links import choose_on_links
-
-        best = choose_on_links(fabric, demand, best, budget)
-    devices = fabric.devices(best)
-    traffic = evaluate(pcg, cluster, devices).traffic_bytes
-    spine = traffic[cluster.spine]
-    if bound > spine * (1 + PROOF_TOLERANCE) + ROUNDING * sum(traffic.values()):
-        warnings.warn(BoundAboveCost(bound, spine), stacklevel=2)
-    proved = levels_proved > 0 or spine <= bound * (1 + PROOF_TOLERANCE)
-    notes = [] if proved or bound > 0 else [NO_BOUND]
-    return Placement(
-        devices,
-        traffic,
-        spine if proved else min(bound, spine),
-        proved,
-        method,
-        notes,
-        node_link_s=node_link_seconds(pcg, cluster, devices),
-    )
+    return _Solved(best, levels_proved, bound, method)

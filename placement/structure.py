@@ -52,7 +52,7 @@ class Chains:
 def find_chains(graph: UnitGraph) -> Chains | None:
     """The chains of a graph that leave out the fewest bytes, or None where there are none."""
     best: Chains | None = None
-    for class_of in _ways_to_class(graph):
+    for class_of in ways_to_class(graph):
         chains = _chains(graph, class_of)
         if chains is not None and (best is None or chains.left_out_bytes < best.left_out_bytes):
             best = chains
@@ -61,7 +61,7 @@ def find_chains(graph: UnitGraph) -> Chains | None:
     return best
 
 
-def _ways_to_class(graph: UnitGraph) -> list[Ints]:
+def ways_to_class(graph: UnitGraph) -> list[Ints]:
     """Candidates for the class of each unit: joined by nets, or by links of one weight too."""
     parent = list(range(graph.units))
     for net in range(graph.nets):

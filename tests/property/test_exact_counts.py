@@ -83,10 +83,28 @@ def test_with_hardly_any_work_the_bound_still_holds(case: tuple[Counts, Ints], w
 
 def test_large_problems_and_those_with_kinds_are_left_alone() -> None:
     none = np.zeros((2, 0), dtype=np.int64)
-    height, link, free = np.array([65]), np.zeros(1), np.array([-1])
-    large = Counts(height, np.zeros((1, 66)), link, np.array([40, 40]), free, none)
-    assert best_spread(large, np.array([[40, 25]]), 1.0) is None
+    height, link, free = np.array([257]), np.zeros(1), np.array([-1])
+    large = Counts(height, np.zeros((1, 258)), link, np.array([200, 200]), free, none)
+    assert best_spread(large, np.array([[200, 57]]), 1.0) is None
     small = replace(large, height=np.array([4]), cost=np.ones((1, 5)))
     kinds = replace(small, kind_room=np.full((2, 1), 40))
     assert best_spread(kinds, np.array([[4, 0]]), 1.0) is None
     assert best_spread(small, np.array([[4, 0]]), 1.0) is not None
+
+
+def test_more_classes_than_a_word_has_bits_for_are_cut_at_their_lightest_link() -> None:
+    classes, room = 26, 32
+    height = np.full(classes, 2)
+    cost = np.tile([0.0, 50.0, 0.0], (classes, 1))
+    link = 10.0 + np.abs(np.arange(classes) - 14.0)
+    link[-1] = 0.0
+    none = np.zeros((2, 0), dtype=np.int64)
+    free = np.full(classes, -1, dtype=np.int64)
+    problem = Counts(height, cost, link, np.array([room, room]), free, none)
+    start = np.zeros((classes, 2), dtype=np.int64)
+    start[:12, 0] = start[12:, 1] = 2
+    found = best_spread(problem, start, 1.0)
+    assert found is not None and problem.fits(found.spread)
+    linked = float((link * height).sum())
+    assert problem.bytes_of(found.spread) + linked == pytest.approx(20.0)
+    assert found.bound == pytest.approx(problem.bytes_of(found.spread))

@@ -55,6 +55,7 @@ def test_where_no_bound_is_known_the_placement_says_so(monkeypatch: pytest.Monke
     assert told not in known.notes
     monkeypatch.setattr("railweave.placement.large_jobs.general_bound", lambda *given: 0.0)
     monkeypatch.setattr("railweave.placement.large_jobs._proved_by_units", lambda *given: 0.0)
+    monkeypatch.setattr("railweave.placement.large_jobs.class_bound", lambda *given: 0.0)
     monkeypatch.setattr(solver, "group_bound", lambda fabric, demand: 0.0)
     unknown = place(made.pcg, made.cluster, 0.3)
     assert unknown.lower_bound_bytes == 0 < unknown.cross_spine_bytes
