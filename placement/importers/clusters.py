@@ -20,6 +20,7 @@ from ..fabrics import (
 from ..links import NodeLinks
 from .facts import ANY_NODE, Facts, Machine, Network
 from .merging import Column, Ladder, merged
+from .node_aliases import with_given_names
 from .node_names import one_name_each
 from .registry import read_facts
 
@@ -77,6 +78,7 @@ def assembled(facts: Mapping[str, Facts], choices: Choices | None = None) -> Imp
         nothing = [Problem("", "no file was given", "give at least one")]
         raise InvalidInput(", ".join(facts) or "import", alone or nothing)
     warnings = [f"{file}: {warning}" for file, each in facts.items() for warning in each.warnings]
+    facts = with_given_names(facts, warnings)
     networks, named = one_name_each(facts, warnings)
     nodes = _node_names(networks, named, facts)
     machines = _machines(nodes, named, facts, chosen, warnings)
