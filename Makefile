@@ -78,6 +78,7 @@ build/scotch:
 
 soak: setup
 	$(BIN)/python -m pytest -m soak --timeout 7200
+	RAILWEAVE_TEST_EFFORT=20 $(BIN)/python -m pytest tests/property --timeout 7200
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -55,6 +57,18 @@ class _SkipsForMissingTools:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell has what it runs in the background ignore Ctrl-C, and so would the processes that
+    # tests start and then interrupt. A handler, unlike that, is not inherited.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # How long an example takes is up to who else uses the machine.
+    hypothesis.settings.register_profile(
+        "any machine",
+        hypothesis.settings(),
+        deadline=None,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    )
+    hypothesis.settings.load_profile("any machine")
     # A bound above the cost of a placement is wrong in whichever test it shows.
     config.addinivalue_line("filterwarnings", "error::railweave.placement.errors.BoundAboveCost")
     if os.environ.get("CI"):

@@ -27,6 +27,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.ray)
+    # The daemon of these stays until the end; others start their own, or want none.
+    items.sort(key=lambda item: "daemon" in getattr(item, "fixturenames", ()))
 
 
 def _network_namespaces() -> set[str]:
@@ -102,7 +104,7 @@ def cluster(session_cluster: EmbeddedCluster) -> Iterator[EmbeddedCluster]:
     restore(session_cluster)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def daemon(session_cluster: EmbeddedCluster) -> Iterator[Client]:
     state_dir = session_cluster.state_dir / "daemon"
     start_daemon(state_dir, probation_s=0.5, silent_s=20.0)

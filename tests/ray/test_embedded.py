@@ -167,7 +167,7 @@ def test_an_owner_that_is_killed_leaves_nothing(nothing_left: Path, how: signal.
         if how is not signal.SIGINT:  # Ctrl-C in the middle of starting
             assert owner.stdout.readline()
         else:
-            wait_until(lambda: list(state_dir.glob("head*.log")), 30, "the head is starting")
+            wait_until(lambda: list(state_dir.glob("head*.log")), 90, "the head is starting")
         started = processes.below([owner.pid], processes.table())
         assert len(started) >= 3
         owner.send_signal(how)
