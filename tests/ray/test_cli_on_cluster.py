@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import ray
 from railweave.placement import Cluster
+from railweave.placement.constraints import AtMost, Constraints, Pin, Segments, with_free
+from railweave.placement.constraints_file import parse_constraints
 from railweave.scheduler.cli.main import run
 from railweave.scheduler.embedded import EmbeddedCluster
 from shared_cluster import NODES
@@ -24,6 +26,8 @@ PYTHON = ("python", "-c")
 
 @pytest.fixture(scope="module")
 def up(session_cluster: EmbeddedCluster) -> Iterator[None]:
+    # A command joins the cluster by itself, which keeps Ray's warnings out of what it prints.
+    ray.shutdown()
     state_dir = session_cluster.state_dir / "cli-daemon"
     assert run(["up", "--state-dir", str(state_dir)]) == 0
     yield
@@ -98,6 +102,76 @@ def test_a_submitted_job_can_be_waited_for_looked_at_and_read(railweave: Any) ->
     assert "tp all_gather" in railweave("explain", job["id"])[1]
     assert job["id"] in railweave("jobs", "--state", "succeeded")[1]
     assert job["id"] not in railweave("jobs", "--state", "FAILED")[1]
+
+
+def test_a_job_with_constraints_is_placed_and_after_a_lost_node_placed_again_as_they_say(
+    railweave: Any, cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    def well() -> bool:
+        nodes = json.loads(railweave("status", "--json")[1])["nodes"]
+        there = {node["name"] for node in nodes if node["state"] == "ok"}
+        return there >= {node.name for node in NODES}
+
+    wait_until(well, 90, "every node is well")
+    script = (
+        "import os, pathlib, sys, time; attempt = os.environ['RAILWEAVE_ATTEMPT']; "
+        "pathlib.Path('up-' + attempt + '-' + os.environ['RANK']).touch(); "
+        "sys.exit(0) if attempt != '1' else time.sleep(600)"
+    )
+    constraints = tmp_path / "constraints.yaml"
+    constraints.write_text(
+        "format: railweave.constraints/1\nat_most: {nodes: 1, tier: pod}\nexcluded_nodes: [b1]\n"
+    )
+    code, out, err = railweave(
+        *("submit", "--devices", "4", "--constraints", str(constraints), "--spares", "1"),
+        *("--segments", "2:node", "--pin", "0=a1", "--working-dir", str(tmp_path)),
+        *("--", *PYTHON, script),
+    )
+    assert code == 0, err
+    job_id = out.strip()
+
+    def show() -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(railweave("show", job_id, "--json")[1])
+        return found
+
+    def devices(attempt: dict[str, Any]) -> list[tuple[str, int]]:
+        return [(node, device) for node, device in attempt["placement"]["devices"]]
+
+    wait_until(lambda: len(list(tmp_path.glob("up-1-*"))) == 4, 120, "its ranks run")
+    before = show()
+    asked = parse_constraints(before["constraints"])
+    assert asked == Constraints(
+        at_most=AtMost(nodes=1, tier="pod"),
+        segments=Segments(ranks=2, tier="node"),
+        pinned=(Pin(rank=0, node="a1"),),
+        excluded_nodes=("b1",),
+        spares=1,
+    )
+    whole = Cluster.parse(railweave("topology", "--json")[1])
+    whole = with_free(whole, {node.name: tuple(range(node.devices)) for node in whole.nodes})
+    placed = devices(before["attempts"][0])
+    assert asked.broken(whole, placed) == []
+    spares = before["attempts"][0]["placement"]["spares"]
+    assert len(spares) == 1 and spares[0] not in {"b1", *(node for node, _ in placed)}
+    words = "at most 1 node in one pod; every 2 ranks in a row in one node; rank 0 on a1; not on b1"
+    for verb in ("show", "explain"):
+        shown = " ".join(railweave(verb, job_id)[1].split())
+        assert f"constraints: {words}; 1 spare node" in shown
+        assert f"spares: {spares[0]}" in shown
+    explained = json.loads(railweave("explain", job_id, "--json")[1])
+    assert explained["spares"] == spares
+    assert parse_constraints(explained["constraints"]) == asked
+
+    cluster.kill_node(placed[2][0])
+    wait_until(lambda: show()["ended_s"] is not None, 240, "the job is over")
+    after = show()
+    assert after["state"] == "SUCCEEDED"
+    assert len(after["attempts"]) >= 2  # a launch may be called off once more
+    for attempt in after["attempts"][1:]:
+        again = devices(attempt)
+        assert asked.model_copy(update={"spares": 0}).broken(whole, again) == []
+        assert again[:2] == placed[:2]
+        assert {node for node, _ in again[2:]} == {"b0", "spare"} - {placed[2][0]}
 
 
 def test_a_job_that_fails_is_code_1_with_its_reason(railweave: Any) -> None:
