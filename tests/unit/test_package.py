@@ -9,6 +9,7 @@ import sys
 import tomllib
 import venv
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,15 @@ ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("placement", "agents", "scheduler")  # a part may import itself and those before it
 
 
-def modules(part: str) -> list[Path]:
-    return sorted(p for p in (ROOT / part).rglob("*.py") if "__pycache__" not in p.parts)
+def modules(part: str, root: Path = ROOT) -> list[Path]:
+    return sorted(p for p in (root / part).rglob("*.py") if "__pycache__" not in p.parts)
+
+
+def run(*command: str, cwd: Path = ROOT) -> str:
+    """What a command prints, once it has ended well."""
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
 
 
 def imported_parts(path: Path) -> set[str]:
@@ -57,8 +65,7 @@ def test_placement_imports_neither_ray_nor_network_nor_clock() -> None:
         "print(sorted(m for m in ('ray', 'torch', 'sqlalchemy', 'railweave.agents', "
         "'railweave.scheduler') if m in sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert run(sys.executable, "-c", code).strip() == "[]"
     impure = {"time", "datetime", "socket", "subprocess", "threading", "requests", "urllib"}
     for path in modules("placement"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -76,8 +83,7 @@ def test_checkpoint_module_imports_neither_ray_nor_torch() -> None:
         "import sys; import railweave.agents.checkpoint; "
         "print(sorted(m for m in ('ray', 'torch') if m in sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert run(sys.executable, "-c", code).strip() == "[]"
 
 
 def test_every_package_folder_is_listed_for_the_wheel() -> None:
@@ -94,25 +100,15 @@ def test_every_package_folder_is_listed_for_the_wheel() -> None:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel built from a copy of the tracked files, so that nothing local leaks in."""
     base = tmp_path_factory.mktemp("wheel")
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    listed = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     source = base / "source"
     for name in filter(None, listed.split("\0")):
-        if (ROOT / name).is_file():
+        with suppress(FileNotFoundError):  # deleted, but not yet in git
+            content = (ROOT / name).read_bytes()
             target = source / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes((ROOT / name).read_bytes())
-    subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--outdir", str(base / "dist"), str(source)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+            target.write_bytes(content)
+    run(sys.executable, "-m", "build", "--wheel", "--outdir", str(base / "dist"), str(source))
     (built,) = (base / "dist").glob("*.whl")
     return built
 
@@ -123,17 +119,18 @@ def test_wheel_holds_railweave_and_nothing_else_with_every_module(wheel: Path) -
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"railweave"}
     held = {name for name in names if name.endswith(".py")}
-    wanted = {f"railweave/{p.relative_to(ROOT)}" for part in PARTS for p in modules(part)}
+    source = wheel.parents[1] / "source"  # the work tree may have changed since
+    wanted = {f"railweave/{p.relative_to(source)}" for part in PARTS for p in modules(part, source)}
     assert held == wanted
-    templates = {f"railweave/{p.relative_to(ROOT)}" for p in ROOT.glob("scheduler/templates/*")}
+    templates = {f"railweave/{p.relative_to(source)}" for p in source.glob("scheduler/templates/*")}
     assert templates <= set(names)
 
 
 def test_installing_puts_only_railweave_on_the_path(wheel: Path, tmp_path: Path) -> None:
-    venv.create(tmp_path / "env", with_pip=True)
-    python = tmp_path / "env" / "bin" / "python"
-    pip = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "install", "--no-deps", str(wheel)], check=True, capture_output=True)
+    venv.create(tmp_path / "env")
+    python = str(tmp_path / "env" / "bin" / "python")
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python)
+    run(*pip, "install", "--no-deps", str(wheel))
     code = (
         "import importlib.util as u, importlib.metadata as m; "
         "print([n for n in ('placement', 'agents', 'scheduler', 'tests', 'benchmarks', 'examples')"
@@ -141,7 +138,4 @@ def test_installing_puts_only_railweave_on_the_path(wheel: Path, tmp_path: Path)
         "print(sorted({p.parts[0] for p in m.files('railweave') if not p.parts[0].startswith('..')"
         " and '.dist-info' not in p.parts[0]}))"
     )
-    done = subprocess.run(
-        [str(python), "-c", code], check=True, capture_output=True, text=True, cwd=tmp_path
-    )
-    assert done.stdout.splitlines() == ["[]", "['railweave']"]
+    assert run(python, "-c", code, cwd=tmp_path).splitlines() == ["[]", "['railweave']"]
