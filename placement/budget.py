@@ -33,8 +33,8 @@ def new_model() -> cp_model.CpModel:
     return cp_model.CpModel()
 
 
-PATIENCE_S = 2.0
-"""Seconds that a busy machine may take longer than twice the limit before the clock decides."""
+PATIENCE_S = 10.0
+"""Seconds above four times the limit that a busy machine may take before the clock decides."""
 
 
 FULL_RANKS = 16_384
@@ -46,14 +46,14 @@ class Budget:
 
     One unit of work is about a second of one core. CP-SAT counts its own; loops of ours charge
     what they are about to do. CP-SAT's clock is only a safety stop, for machines so slow or so busy
-    that the counted work takes more than twice its time and `PATIENCE_S`.
+    that the counted work takes more than four times its time and `PATIENCE_S`.
     """
 
     def __init__(self, time_limit_s: float, ranks: int = 0) -> None:
         """A limit in seconds for a job of up to `FULL_RANKS` ranks; one of more gets more."""
         self.time_limit_s = time_limit_s * math.sqrt(max(1.0, ranks / FULL_RANKS))
         self._work_left = self.time_limit_s
-        self._wall_left_s = 2 * self.time_limit_s + PATIENCE_S
+        self._wall_left_s = 4 * self.time_limit_s + PATIENCE_S
 
     @property
     def left(self) -> float:
