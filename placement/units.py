@@ -253,27 +253,30 @@ def _pull(graph: UnitGraph, net: int) -> float:
 
 def _gripped(graph: UnitGraph, owner: Ints, size: int) -> Gathering | None:
     sets = graph.units // size
-    splitting, moving, spared = np.zeros(sets), np.zeros(sets), np.zeros(graph.units)
-    linking = np.zeros(sets)
-    for net in range(graph.nets):
-        members = graph.members(net)
-        weight, form = float(graph.weight[net]), int(graph.form[net])
-        held = graph.ranks[graph.start[net] : graph.start[net + 1]]
-        touched, count = np.unique(owner[members], return_counts=True)
-        # Between whole sets a net of two of them is a link.
-        costs = linking if len(touched) == 2 else moving
-        if len(touched) == 1:
-            splitting[touched[0]] += _least_split(form, weight, held) if count[0] == size else 0.0
-        elif form == PAIRS:
-            inside = np.bincount(owner[members], weights=held, minlength=sets)
-            costs += 2 * weight * inside * (held.sum() - inside)
-        elif form == TREE:
-            costs[touched] += weight
-        else:
-            costs[touched] += np.where(count == size, weight, 2 * weight)
-            partly = members[(count != size)[np.searchsorted(touched, owner[members])]]
-            if len(touched) > 2:
-                spared[partly] += 2 * weight
+    keys, entry = np.unique(graph.net_of * sets + owner[graph.member], return_inverse=True)
+    net, set_of = keys // sets, keys % sets
+    count = np.bincount(entry, minlength=len(keys))
+    inside = np.bincount(entry, weights=graph.ranks, minlength=len(keys))
+    held = np.bincount(graph.net_of, weights=graph.ranks, minlength=graph.nets)
+    touched = np.bincount(net, minlength=graph.nets)
+    weight, form, alone = graph.weight[net], graph.form[net], touched[net] == 1
+    whole = alone & (count == size)
+    splitting = np.bincount(
+        set_of[whole], weights=_least_split(graph, held)[net[whole]], minlength=sets
+    ).astype(np.float64)
+    costs = np.select(
+        [form == PAIRS, (form == TREE) | (count == size)],
+        [2 * weight * inside * (held[net] - inside), weight],
+        2 * weight,
+    )
+    # Between whole sets a net of two of them is a link.
+    linking, moving = (
+        np.bincount(set_of[some], weights=costs[some], minlength=sets).astype(np.float64)
+        for some in (touched[net] == 2, touched[net] > 2)
+    )
+    partly = (form == RING) & (count != size) & (touched[net] > 2)
+    sparing = np.where(partly, 2 * weight, 0.0)[entry]
+    spared = np.bincount(graph.member, weights=sparing, minlength=graph.units)
     one, other = owner[graph.link]
     within = one == other
     if size == 2:
@@ -308,13 +311,15 @@ def _moving_links(graph: UnitGraph, owner: Ints, sets: int, size: int) -> Floats
     return np.bincount(pairs // sets, weights=moved, minlength=sets).astype(np.float64)
 
 
-def _least_split(form: int, weight: float, held: Ints) -> float:
-    if form == RING:
-        return 2 * weight
-    if form == TREE:
-        return weight
-    least = float(held.min())
-    return 2 * weight * least * (float(held.sum()) - least)
+def _least_split(graph: UnitGraph, held: Floats) -> Floats:
+    """What each net costs at least where it is split; held: how many ranks of it there are."""
+    if not graph.nets:
+        return np.zeros(0)
+    least = np.minimum.reduceat(graph.ranks, graph.start[:-1])
+    edges = np.select(
+        [graph.form == RING, graph.form == TREE], [2.0, 1.0], 2.0 * least * (held - least)
+    )
+    return np.asarray(graph.weight * edges)
 
 
 def mixed_kinds(graph: UnitGraph, unit_of: Ints) -> bool:

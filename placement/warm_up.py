@@ -35,6 +35,7 @@ def _warm_up_counts() -> None:
     from .bound import spread_bound
     from .class_pairs import share_classes
     from .counts import Counts
+    from .exact_counts import best_spread
     from .pairing import share_all
     from .shape_bound import shape_bound
 
@@ -51,6 +52,7 @@ def _warm_up_counts() -> None:
     share_classes(start.copy(), cost, link, room, every, np.ones(3, dtype=np.int64), 1, 1000)
     spread_bound(problem, problem.bytes_of(start), 0.01)
     shape_bound(problem, 2.0, 3.0, 0.01)
+    best_spread(problem, start, 0.05)
 
 
 def _warm_up_divisions() -> None:
