@@ -79,8 +79,13 @@ def _certainty(source: Source) -> float:
     if not header:
         return 0.0
     told = any(title in source.text for title in _TITLES)
-    self_cell = re.search(r"^.*\bGPU\d+[ \t].*\bX\b", source.text, re.MULTILINE)
-    return 0.9 if self_cell or told else 0.0
+    return 0.9 if told or any(_has_itself(line) for line in _with_gpus(source)) else 0.0
+
+
+def _has_itself(line: str) -> bool:
+    """A row in which a GPU meets itself."""
+    words = _PREFIX.sub("", line).split()
+    return bool(words) and _GPU.fullmatch(words[0]) is not None and SELF in words
 
 
 def _read(source: Source) -> Facts:
@@ -164,10 +169,10 @@ def _matrix(source: Source, lines: Sequence[_Line]) -> _Matrix | None:
 def _headed(source: Source, number: int, tokens: Sequence[str]) -> _Matrix:
     first_title = next((k for k, token in enumerate(tokens) if token in _TITLES), len(tokens))
     columns, titles = tuple(tokens[:first_title]), tuple(tokens[first_title:])
-    twice = next((label for label in columns if columns.count(label) > 1), None)
     if len(columns) > _MOST_COLUMNS:
         found = f"{len(columns)} columns; a node has at most {_MOST_COLUMNS}"
         raise source.refuse(f"line {number}", found, "hand in the matrix of one node")
+    twice = next((label for label in columns if columns.count(label) > 1), None)
     if twice is not None:
         raise source.refuse(f"line {number}", f"two columns {twice}", "hand in the whole output")
     matrix = _Matrix(number, columns, tuple(title for title in titles if title in _TITLES))

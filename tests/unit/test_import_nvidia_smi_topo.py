@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -162,6 +163,13 @@ def test_text_that_only_speaks_of_gpus_is_not_claimed() -> None:
             recognised(Source.of_text("a", text)) is None
             or recognised(Source.of_text("a", text)).name != "nvidia-smi-topo"
         )  # type: ignore[union-attr]
+
+
+def test_a_header_without_end_is_refused_in_bounded_time() -> None:
+    wide = "\t" + "\t".join(f"GPU{i}" for i in range(100_000)) + "\n"
+    began = time.process_time()
+    assert "100000 columns" in refusal(wide + "GPU0\tX\n")
+    assert time.process_time() - began < 5
 
 
 @st.composite
