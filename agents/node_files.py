@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from ..placement.errors import InvalidInput
 from ..placement.importers.facts import ANY_NODE, Machine
+from ..placement.importers.machines import completed, contradictions
 from ..placement.importers.registry import read_facts
 
 NODE_FILES = "RAILWEAVE_NODE_FILES"
@@ -52,28 +52,14 @@ def read_node_files(folder: Path, node: str, host: str) -> tuple[Machine | None,
         if not mine:
             notes.append(f"{path.name}: {facts.format} says nothing of this node")
         for machine in mine:
-            notes += _contradictions(path.name, known, machine)
-            known = machine if known is None else _completed(known, machine)
+            if known is not None:
+                notes += [
+                    f"{path.name}: {what} is {theirs}, a file before says {ours}; that is kept"
+                    for what, ours, theirs in contradictions(known, machine)
+                ]
+            known = machine if known is None else completed(known, machine)
     return known, tuple(notes)
 
 
 def _same(name: str, other: str) -> bool:
     return name.partition(".")[0] == other.partition(".")[0]
-
-
-def _completed(machine: Machine, other: Machine) -> Machine:
-    told = {name: value for name, value in vars(machine).items() if value not in (None, (), "")}
-    return replace(other, **told)
-
-
-def _contradictions(file: str, known: Machine | None, machine: Machine) -> list[str]:
-    if known is None:
-        return []
-    return [
-        f"{file}: {what} is {theirs}, a file before says {ours}; that is kept"
-        for what, ours, theirs in (
-            ("number of devices", known.devices, machine.devices),
-            ("accelerator", known.accelerator, machine.accelerator),
-        )
-        if ours is not None and theirs is not None and ours != theirs
-    ]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
-from pathlib import Path
 
 from ..accelerators import CATALOG
 from ..cluster import Cluster, Node, NodeState, Tier
@@ -18,7 +16,8 @@ from ..fabrics import (
     SPINE_LATENCY_S,
 )
 from ..links import NodeLinks
-from .facts import ANY_NODE, Facts, Machine, Network
+from .facts import Facts, Machine, Network
+from .machines import lone_names, machines_of
 from .merging import Column, Ladder, merged
 from .node_aliases import with_given_names
 from .node_names import one_name_each
@@ -72,7 +71,7 @@ def assembled(facts: Mapping[str, Facts], choices: Choices | None = None) -> Imp
     alone = [
         Problem(each.not_alone.place or file, each.not_alone.found, each.not_alone.fix)
         for file, each in facts.items()
-        if each.not_alone is not None
+        if each.not_alone is not None and not _told(each, chosen)
     ]
     if not facts or len(alone) == len(facts):
         nothing = [Problem("", "no file was given", "give at least one")]
@@ -81,7 +80,7 @@ def assembled(facts: Mapping[str, Facts], choices: Choices | None = None) -> Imp
     facts = with_given_names(facts, warnings)
     networks, named = one_name_each(facts, warnings)
     nodes = _node_names(networks, named, facts)
-    machines = _machines(nodes, named, facts, chosen, warnings)
+    machines = machines_of(nodes, named, facts, chosen.machine_nodes, warnings)
     ladder = merged(networks, nodes, chosen.without_tiers)
     warnings += ladder.warnings
     kinds = _kinds(nodes, machines, chosen, warnings)
@@ -104,11 +103,18 @@ def assembled(facts: Mapping[str, Facts], choices: Choices | None = None) -> Imp
     cluster = Cluster(
         name=chosen.name,
         tiers=tiers,
-        rails=chosen.rails or ladder.rails or _rails(machines),
+        rails=chosen.rails or ladder.rails or _rails(machines, kinds),
         links={name: each for name, each in links.items() if name in used},
         nodes=tuple(built),
     )
     return Imported(cluster, dict(facts), tuple(warnings))
+
+
+def _told(facts: Facts, choices: Choices) -> bool:
+    """Whether the operator has said what a file of a machine leaves open."""
+    return bool(
+        facts.network is None and facts.machines and choices.accelerator and choices.devices
+    )
 
 
 def _node_names(
@@ -122,51 +128,11 @@ def _node_names(
         found |= dict.fromkeys(network.domains)
     found |= dict.fromkeys(named)
     if not found:
-        for file, each in facts.items():
-            if ANY_NODE in each.machines:
-                found[Path(file).stem or "node"] = None
+        found = dict.fromkeys(lone_names(facts))
     if not found:
         problem = Problem("", "no node is described", "add a file that names the nodes")
         raise InvalidInput(", ".join(facts), [problem])
     return list(found)
-
-
-def _machines(
-    nodes: Sequence[str],
-    named: Mapping[str, Machine],
-    facts: Mapping[str, Facts],
-    choices: Choices,
-    warnings: list[str],
-) -> dict[str, Machine]:
-    """The machine of each node: by its own name, by pattern, or the only one that is described."""
-    nameless = {
-        file: each.machines[ANY_NODE] for file, each in facts.items() if ANY_NODE in each.machines
-    }
-    patterns = {file: choices.machine_nodes.get(file) for file in nameless}
-    general = [file for file, pattern in patterns.items() if pattern is None]
-    alone = [node for node in nodes if node in {Path(file).stem for file in nameless}]
-    if len(general) > 1 and len(alone) < len(general):
-        fix = "say which nodes each is like: --machine FILE=PATTERN, such as dgx.txt=dgx-*"
-        found = f"{len(general)} files describe a machine without naming it: {', '.join(general)}"
-        raise InvalidInput("import", [Problem("", found, fix)])
-    of_node: dict[str, Machine] = {}
-    for node in nodes:
-        fitting = [
-            file
-            for file, pattern in patterns.items()
-            if (pattern is not None and fnmatchcase(node, pattern))
-            or (node in alone and Path(file).stem == node)
-        ]
-        if node in named:
-            of_node[node] = named[node]
-        elif fitting:
-            of_node[node] = nameless[fitting[0]]
-        else:
-            of_node[node] = nameless[general[0]] if len(general) == 1 else Machine()
-    for file, pattern in patterns.items():
-        if pattern is not None and not any(fnmatchcase(node, pattern) for node in nodes):
-            warnings.append(f"{file}: no node is like {pattern!r}, which it was to describe")
-    return of_node
 
 
 def _kinds(
@@ -271,12 +237,19 @@ def _links(machines: Mapping[str, Machine]) -> tuple[dict[str, NodeLinks], dict[
     of_node: dict[str, str] = {}
     for node, machine in machines.items():
         if machine.links is not None:
-            name = next((n for n, each in described.items() if each == machine.links), None)
+            links = _rated(machine.links, machine.nvlink_bytes_per_s)
+            name = next((n for n, each in described.items() if each == links), None)
             if name is None:
                 name = f"links-{len(described) + 1}"
-                described[name] = machine.links
+                described[name] = links
             of_node[node] = name
     return described, of_node
+
+
+def _rated(links: NodeLinks, nvlink_bytes_per_s: float | None) -> NodeLinks:
+    if nvlink_bytes_per_s is None or "NV" in links.bandwidth:
+        return links
+    return NodeLinks(matrix=links.matrix, bandwidth={**links.bandwidth, "NV": nvlink_bytes_per_s})
 
 
 def _fits(machine: Machine, devices: int) -> bool:
@@ -287,8 +260,10 @@ def _nic_rate(machines: Mapping[str, Machine]) -> float | None:
     return min((m.nic_bytes_per_s for m in machines.values() if m.nic_bytes_per_s), default=None)
 
 
-def _rails(machines: Mapping[str, Machine]) -> int:
-    return max(1, min((len(m.nics) for m in machines.values() if m.nics), default=1))
+def _rails(machines: Mapping[str, Machine], kinds: Mapping[str, tuple[str, int]]) -> int:
+    """NICs a node, of which no more count than it has devices: two ports of one card are a rail."""
+    counts = [min(len(m.nics), kinds[node][1]) for node, m in machines.items() if m.nics]
+    return max(1, min(counts, default=1))
 
 
 def _some(names: Sequence[str]) -> str:

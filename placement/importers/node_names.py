@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from .facts import ANY_NODE, Facts, Machine, Network
+from .machines import completed
 
 
 def one_name_each(
@@ -38,10 +39,5 @@ def one_name_each(
             if name != ANY_NODE:
                 node = short.get(name, name)
                 known = machines.get(node)
-                machines[node] = machine if known is None else _completed(known, machine)
+                machines[node] = machine if known is None else completed(known, machine)
     return networks, machines
-
-
-def _completed(machine: Machine, other: Machine) -> Machine:
-    told = {name: value for name, value in vars(machine).items() if value not in (None, (), "")}
-    return replace(other, **told)

@@ -132,6 +132,41 @@ def test_two_nameless_machines_need_to_know_their_nodes() -> None:
     assert [node.devices for node in found.cluster.nodes] == [8] * 4 + [4] * 4
 
 
+def test_two_files_of_different_formats_tell_of_one_machine() -> None:
+    matrix = machine(devices=2, links=NV)
+    rates = Facts("rates", {}, machines={ANY_NODE: Machine(devices=2, nvlink_bytes_per_s=5e10)})
+    for files in ({"a": matrix, "b": rates}, {"a": matrix, "b": rates, "t": tree(("l", LEAVES))}):
+        cluster = assembled(files).cluster
+        assert cluster.links["links-1"].bandwidth == {"NV": 5e10}
+        assert {node.links for node in cluster.nodes} == {"links-1"}
+    assert len(assembled({"a": matrix, "b": rates}).cluster.nodes) == 1
+
+
+def test_files_that_contradict_each_other_on_a_machine_need_patterns() -> None:
+    other = Facts("rates", {}, machines={ANY_NODE: Machine(devices=4)})
+    with pytest.raises(InvalidInput, match="--machine"):
+        assembled({"a": machine(devices=2), "b": other, "t": tree(("leaf", LEAVES))})
+
+
+def test_a_named_machine_can_stand_for_other_nodes() -> None:
+    facts = {"t": tree(("leaf", LEAVES)), "hw.xml": machine("n0", devices=8)}
+    found = assembled(facts, Choices(machine_nodes={"hw.xml": "n*"}))
+    assert {node.devices for node in found.cluster.nodes} == {8}
+
+
+def test_two_ports_of_a_card_are_one_rail() -> None:
+    ports = tuple(f"mlx5_{i}" for i in range(16))
+    assert assembled({"m": machine(devices=8, nics=ports)}).cluster.rails == 8
+
+
+def test_what_an_operator_says_completes_a_machine_that_leaves_it_open() -> None:
+    facts = Facts("m", {}, None, {ANY_NODE: Machine()}, not_alone=Problem("", "no count", "say it"))
+    with pytest.raises(InvalidInput, match="say it"):
+        assembled({"m": facts})
+    chosen = Choices(accelerator="Gaudi2", devices=8)
+    assert assembled({"m": facts}, chosen).cluster.nodes[0].devices == 8
+
+
 def test_lone_machines_become_nodes_named_after_their_files() -> None:
     found = assembled({"dir/dgx1.txt": machine(devices=8), "dir/dgx2.txt": machine(devices=4)})
     assert [(node.name, node.devices) for node in found.cluster.nodes] == [("dgx1", 8), ("dgx2", 4)]
