@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from railweave.agents.checkpoint import Check, Checkpointer, CheckpointError, fence, latest, prune
@@ -69,7 +70,7 @@ def _damaged(data: st.DataObject, content: bytes, others: list[bytes]) -> bytes 
     return content[:at] + data.draw(st.binary(max_size=8)) + content[at:]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(data=st.data())
 def test_any_damage_to_any_file_of_the_newest_never_gives_a_torn_checkpoint(
     two_checkpoints: Path, data: st.DataObject
@@ -97,7 +98,7 @@ def test_any_damage_to_any_file_of_the_newest_never_gives_a_torn_checkpoint(
             assert passed_over.path == str(newest) and passed_over.reason
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(data=st.data())
 def test_with_cheap_checks_a_torn_shard_is_still_refused_when_it_is_loaded(
     two_checkpoints: Path, data: st.DataObject

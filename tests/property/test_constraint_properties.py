@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from railweave.placement import PCG, Cluster, Evaluator, Infeasible, place
@@ -59,7 +60,7 @@ KINDS = [
 
 @given(clusters(rails=False), pcgs(5), st.data())
 @settings(
-    max_examples=120,
+    max_examples=examples(50),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ElementTree
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from railweave.placement import (
     PCG,
@@ -17,7 +18,7 @@ from railweave.placement import (
 from random_instances import Device, instances
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(instances())
 def test_spine_crossings_add_up_to_the_evaluators_bytes(
     instance: tuple[PCG, Cluster, list[Device]],
@@ -26,7 +27,7 @@ def test_spine_crossings_add_up_to_the_evaluators_bytes(
     assert total == pytest.approx(evaluate(*instance).cross_spine_bytes)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(instances())
 def test_any_cluster_and_any_placement_can_be_drawn(
     instance: tuple[PCG, Cluster, list[Device]],

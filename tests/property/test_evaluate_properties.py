@@ -6,6 +6,7 @@ from itertools import permutations
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from railweave.placement import PCG, Algorithm, Cluster, Group, Op, evaluate
@@ -84,7 +85,7 @@ class Reference:
         return totals
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(instances())
 def test_traffic_equals_the_sum_over_every_directed_edge(
     instance: tuple[PCG, Cluster, list[Device]],
@@ -94,7 +95,7 @@ def test_traffic_equals_the_sum_over_every_directed_edge(
     assert evaluate(pcg, cluster, devices).traffic_bytes == pytest.approx(expected, rel=1e-12)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(instances())
 def test_the_groups_parts_add_up_to_the_whole(
     instance: tuple[PCG, Cluster, list[Device]],
@@ -106,7 +107,7 @@ def test_the_groups_parts_add_up_to_the_whole(
         assert parts == pytest.approx(total, rel=1e-12)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(instances(), st.randoms(use_true_random=False))
 def test_the_order_of_ranks_in_a_collective_does_not_matter(
     instance: tuple[PCG, Cluster, list[Device]], random: Any
@@ -122,7 +123,7 @@ def test_the_order_of_ranks_in_a_collective_does_not_matter(
     assert evaluate(shuffled, cluster, devices) == evaluate(pcg, cluster, devices)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(instances())
 def test_a_ring_crosses_a_boundary_once_for_every_domain_it_visits(
     instance: tuple[PCG, Cluster, list[Device]],

@@ -8,6 +8,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from railweave.placement.counts import Counts
@@ -15,7 +16,7 @@ from railweave.placement.exact_counts import best_spread
 from railweave.placement.index import Ints
 
 relaxed = settings(
-    max_examples=40,
+    max_examples=examples(25),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from railweave.placement import (
@@ -156,19 +157,19 @@ def load_or_refuse(kind: Kind, data: Any) -> None:
         assert kind.parse(again) == loaded
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.sampled_from(KINDS), values)
 def test_any_data_loads_or_is_refused(kind: tuple[Kind, Any], data: Any) -> None:
     load_or_refuse(kind[0], data)
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(KINDS).flatmap(lambda k: st.tuples(st.just(k[0]), damaged(k[1]))))
 def test_a_damaged_file_loads_or_is_refused(case: tuple[Kind, Any]) -> None:
     load_or_refuse(*case)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.sampled_from(KINDS),
     st.booleans(),
@@ -186,7 +187,7 @@ def test_damaged_text_loads_or_is_refused(
     load_or_refuse(kind[0], text)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.text(max_size=200))
 def test_any_text_loads_or_is_refused(text: str) -> None:
     load_or_refuse(Cluster, text)
@@ -216,7 +217,9 @@ def test_a_pcg_survives_its_file(
 
 
 @settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(80),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     st.dictionaries(
@@ -242,7 +245,7 @@ WORKLOAD: dict[str, Any] = Workload(
 ).model_dump()
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(damaged(WORKLOAD))
 def test_a_damaged_workload_is_made_or_is_refused(data: Any) -> None:
     if not all(isinstance(key, str) for key in data):

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from railweave.placement import PCG, Cluster, Op, evaluate
@@ -59,7 +60,7 @@ def instances(draw: st.DrawFn) -> tuple[PCG, Cluster, list[tuple[str, int]]]:
     return PCG.parse(data), cluster, devices
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(instances(), st.integers(1, 3))
 def test_flows_carry_what_the_evaluator_counts_at_every_tier_of_the_network(
     instance: tuple[PCG, Cluster, list[tuple[str, int]]], connections: int
@@ -92,7 +93,7 @@ def two_layers(
     return edges, groups, draw(st.integers(1, 6)), draw(st.integers(1, 4))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(two_layers())
 def test_evening_out_the_second_layer_leaves_the_first_at_its_least(
     made: tuple[list[tuple[int, int]], list[tuple[int, int] | None], int, int],
@@ -114,7 +115,7 @@ def test_evening_out_the_second_layer_leaves_the_first_at_its_least(
     assert worst == -(-max(planes.values(), default=0) // upper_uplinks)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(instances(), st.integers(1, 3), st.integers(1, 3))
 def test_with_two_layers_every_port_takes_both_uplinks(
     instance: tuple[PCG, Cluster, list[tuple[str, int]]], uplinks: int, upper_uplinks: int
@@ -136,7 +137,7 @@ def test_with_two_layers_every_port_takes_both_uplinks(
     assert PortPlan.parse(plan.to_data()) == plan
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(instances(), st.integers(1, 4), st.sampled_from([Crc32Hash, XorHash, ToeplitzHash]))
 def test_every_planned_port_takes_its_uplink_and_no_link_has_more_than_it_must(
     instance: tuple[PCG, Cluster, list[tuple[str, int]]],

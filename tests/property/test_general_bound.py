@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from railweave.placement.cuts import cut_bytes
@@ -15,7 +16,7 @@ from railweave.placement.spectral_bound import spectral_bound
 from railweave.placement.units import unit_graph
 
 relaxed = settings(
-    max_examples=80,
+    max_examples=examples(40),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from railweave.placement import PCG, Cluster, Op
 from railweave.placement.link_time import communication_time
@@ -175,7 +176,10 @@ class Reference:
 
 @given(instances())
 @settings(
-    max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=examples(60),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
 )
 def test_the_model_equals_one_that_follows_every_message(
     instance: tuple[PCG, Cluster, list[Device]],

@@ -7,13 +7,14 @@ from itertools import permutations
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from railweave.placement import PCG, Cluster, evaluate, place
 from railweave.placement.evaluate import Evaluator
 
 relaxed = settings(
-    max_examples=15,
+    max_examples=examples(10),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],

@@ -7,6 +7,7 @@ from itertools import accumulate, product
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from railweave.placement import (
@@ -268,7 +269,7 @@ def test_what_is_shared_out_changes_memory_and_the_end_of_a_step_alone(
                     assert seconds == found[0].breakdown[name]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     st.lists(st.floats(0.1, 4), min_size=1, max_size=30),
     st.floats(0, 8),
@@ -291,7 +292,7 @@ def test_uneven_stages_are_no_slower_than_even_ones_and_as_even_as_that_allows(
             assert slowest <= _slowest(costs, even) * (1 + 1e-9)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     st.lists(st.floats(0.1, 4), min_size=3, max_size=9),
     st.floats(0, 3),

@@ -7,6 +7,7 @@ from itertools import permutations
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from railweave.placement import (
@@ -96,7 +97,7 @@ def cases(draw: st.DrawFn) -> tuple[PCG, Cluster, Placement, Constraints, list[A
 
 @given(cases())
 @settings(
-    max_examples=60,
+    max_examples=examples(30),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

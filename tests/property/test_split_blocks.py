@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from railweave.placement import PCG, Cluster, evaluate
@@ -23,7 +24,7 @@ from railweave.placement.split_search import filled_up, improved
 from railweave.placement.structured import counts_in
 
 relaxed = settings(
-    max_examples=60,
+    max_examples=examples(30),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

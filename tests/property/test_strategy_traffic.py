@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from railweave.placement import (
@@ -125,7 +126,7 @@ def alike(workload: Workload, rank: int, of: Any, *free: str) -> tuple[int, ...]
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(workloads())
 def test_every_group_is_the_ranks_that_differ_in_its_dimension_alone(workload: Workload) -> None:
     pcg = build_pcg(workload)
@@ -155,7 +156,7 @@ def test_every_group_is_the_ranks_that_differ_in_its_dimension_alone(workload: W
             assert members == alike(workload, first, coordinates, "pp")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(workloads())
 def test_groups_that_do_the_same_never_share_a_rank_and_leave_none_out(workload: Workload) -> None:
     seen: defaultdict[tuple[str, Op], Counter[int]] = defaultdict(Counter)
@@ -170,7 +171,7 @@ def test_groups_that_do_the_same_never_share_a_rank_and_leave_none_out(workload:
             assert stage <= set(ranks) or not stage & set(ranks)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(workloads())
 def test_all_ranks_of_a_replica_see_the_same_samples(workload: Workload) -> None:
     replica = Grid.of(workload).replica_of
@@ -305,7 +306,7 @@ def slow_count(workload: Workload, rank: int) -> dict[str, float]:
     return {name: size for name, size in found.items() if size and name != "nothing"}
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(workloads())
 def test_bytes_of_every_rank_are_those_of_a_count_event_by_event(workload: Workload) -> None:
     pcg = build_pcg(workload)
@@ -319,7 +320,7 @@ def test_bytes_of_every_rank_are_those_of_a_count_event_by_event(workload: Workl
         assert sizes == pytest.approx(slow_count(workload, rank)), rank
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(workloads())
 def test_what_is_built_is_a_valid_file_that_tells_calls_and_overlap(workload: Workload) -> None:
     pcg = build_pcg(workload)
