@@ -21,6 +21,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from .checkpoint_commit import Commit, refuse_committed
 from .checkpoint_history import (
     Check,
     CheckpointError,
@@ -28,21 +29,17 @@ from .checkpoint_history import (
     Latest,
     PassedOver,
     Place,
-    Unusable,
     fence,
     latest,
     next_attempt,
     prune,
     read_manifest,
-    read_receipts,
     refuse_fenced,
     refuse_wrong_content,
-    refuse_wrong_size,
     storage_at,
     whole_number,
 )
 from .checkpoint_manifest import (
-    MANIFEST_NAME,
     Kind,
     Manifest,
     Receipt,
@@ -52,8 +49,8 @@ from .checkpoint_manifest import (
     shard_name,
     step_folder,
 )
-from .checkpoint_state import ChecksumWriter, checksum, kind_of, read_state, write_state
-from .checkpoint_storage import Storage
+from .checkpoint_state import ChecksumWriter, kind_of, read_state, write_state
+from .checkpoint_storage import Storage, checksum
 
 __all__ = [
     "Check",
@@ -130,25 +127,32 @@ class Checkpointer:
         complete before stays complete.
         """
         step = whole_number(step, "step")
+        self._folder(step)
+        kind = self._kind_of(step, state)
+        return self.write_shard(step, kind, lambda writer: write_state(state, kind, writer))
+
+    def write_shard(self, step: int, kind: Kind, fill: Callable[[ChecksumWriter], object]) -> Shard:
+        """Write this rank's shard of a step with what `fill` writes, then its receipt.
+
+        Raises what `save` raises.
+        """
         folder = self._folder(step)
-        try:
-            kind = kind_of(state)
-        except (TypeError, ImportError) as error:
-            raise CheckpointError(f"rank {self.rank} cannot save step {step}: {error}") from error
         name = f"{folder}/{shard_name(self.rank, kind)}"
         receipt = f"{folder}/{receipt_name(self.rank)}"
         writer: ChecksumWriter | None = None
         try:
             refuse_fenced(self._storage, self.attempt)
             self._storage.make_folder(folder)
-            self._refuse_committed(folder, step)
+            refuse_committed(self._storage, folder, step, self.attempt)
             # A shard saved again must not be vouched for by the receipt of its predecessor.
             self._storage.remove(receipt)
             with self._storage.writing(name) as raw:
                 writer = ChecksumWriter(raw)
-                write_state(state, kind, writer)
+                fill(writer)
                 writer.refuse_failed()
             shard = Shard(self.rank, kind, writer.size_bytes, writer.sha256)
+            # Writing may have taken long, for a rank that hung meanwhile even days.
+            refuse_fenced(self._storage, self.attempt)
             with self._storage.writing(receipt) as raw:
                 raw.write(Receipt(step, self.attempt, self.world_size, shard).to_bytes())
         except CheckpointError:
@@ -178,20 +182,31 @@ class Checkpointer:
         folder = self._folder(step)
         if barrier is not None:
             barrier()
+        commit = self.begin_commit(step)
+        deadline = time.monotonic() + timeout_s
+        poll_s = _FIRST_POLL_S
         try:
-            shards = self._collected(folder, step, timeout_s)
-            manifest = Manifest(step, self.attempt, time.time(), shards)
-            self._refuse_changed(folder, manifest, check)
-            self._refuse_committed(folder, step)
-            refuse_fenced(self._storage, self.attempt)
-            with self._storage.writing(f"{folder}/{MANIFEST_NAME}") as writer:
-                writer.write(manifest.to_bytes())
+            while not commit.look():
+                if not time.monotonic() < deadline:
+                    raise CheckpointTimeout(
+                        f"step {step} is not committed: {len(commit.waiting)} of "
+                        f"{self.world_size} ranks have not saved it after {timeout_s:g} s "
+                        f"({commit.late()})"
+                    )
+                refuse_fenced(self._storage, self.attempt)
+                time.sleep(poll_s)
+                poll_s = min(2 * poll_s, _SLOWEST_POLL_S)
+            return commit.write(check)
         except OSError as error:
             raise CheckpointError(
                 f"step {step} is saved but not committed: {error.strerror or error} at "
                 f"{self._storage.path(folder)}; the checkpoints before it are unharmed"
             ) from error
-        return self._storage.path(folder)
+
+    def begin_commit(self, step: int) -> Commit:
+        """A commit that is looked at from time to time instead of waited for."""
+        folder = self._folder(step)
+        return Commit(self._storage, folder, step, self.attempt, self.world_size)
 
     def latest(self, *, check: Check = Check.FULL) -> Latest:
         """The newest usable checkpoint written by this many ranks; see `latest`.
@@ -224,60 +239,11 @@ class Checkpointer:
         except ValueError as error:
             raise CheckpointError(str(error)) from error
 
-    def _refuse_committed(self, folder: str, step: int) -> None:
-        if MANIFEST_NAME in self._storage.files(folder):
-            raise CheckpointError(
-                f"step {step} of attempt {self.attempt} is already committed at "
-                f"{self._storage.path(folder)}; a checkpoint is never written twice"
-            )
-
-    def _collected(self, folder: str, step: int, timeout_s: float) -> tuple[Shard, ...]:
-        deadline = time.monotonic() + timeout_s
-        poll_s = _FIRST_POLL_S
-        shards: dict[int, Shard] = {}
-        waiting = {receipt_name(rank): rank for rank in range(self.world_size)}
-        while True:
-            problems: list[str] = []
-            present = set(self._storage.files(folder)) & set(waiting)
-            for name, receipt in read_receipts(self._storage, folder, present):
-                if isinstance(receipt, str):
-                    problems.append(receipt)
-                    continue
-                expected = (step, self.attempt, self.world_size, waiting[name])
-                found = (receipt.step, receipt.attempt, receipt.world_size, receipt.shard.rank)
-                if found != expected:
-                    raise CheckpointError(
-                        "{}: a receipt of step {}, attempt {}, {} ranks, rank {}, where step {}, "
-                        "attempt {}, {} ranks, rank {} belongs".format(name, *found, *expected)
-                    )
-                shards[waiting.pop(name)] = receipt.shard
-            if not waiting:
-                return tuple(shards[rank] for rank in range(self.world_size))
-            if not time.monotonic() < deadline:
-                late = sorted(waiting.values())
-                shown = ", ".join(map(str, late[:8])) + (", ..." if len(late) > 8 else "")
-                raise CheckpointTimeout(
-                    f"step {step} is not committed: {len(late)} of {self.world_size} ranks have "
-                    f"not saved it after {timeout_s:g} s ({'; '.join([shown, *problems[:3]])})"
-                )
-            refuse_fenced(self._storage, self.attempt)
-            time.sleep(poll_s)
-            poll_s = min(2 * poll_s, _SLOWEST_POLL_S)
-
-    def _refuse_changed(self, folder: str, manifest: Manifest, check: Check) -> None:
-        files = self._storage.files(folder)
+    def _kind_of(self, step: int, state: Any) -> Kind:
         try:
-            for shard in manifest.shards:
-                if shard.name not in files:
-                    raise Unusable(f"shard {shard.rank} is missing")
-                refuse_wrong_size(shard, files[shard.name])
-                if check is Check.FULL:
-                    with self._storage.open(f"{folder}/{shard.name}") as stream:
-                        refuse_wrong_content(shard, *checksum(stream))
-        except Unusable as fault:
-            raise CheckpointError(
-                f"step {manifest.step} is not committed: {fault} at {self._storage.path(folder)}"
-            ) from fault
+            return kind_of(state)
+        except (TypeError, ImportError) as error:
+            raise CheckpointError(f"rank {self.rank} cannot save step {step}: {error}") from error
 
     def _write_error(
         self, error: Exception, step: int, name: str, writer: ChecksumWriter | None

@@ -21,7 +21,6 @@ from .checkpoint_manifest import (
     parse_step_folder,
     step_folder,
 )
-from .checkpoint_state import checksum
 from .checkpoint_storage import Storage, open_storage
 
 Place = str | os.PathLike[str]
@@ -237,8 +236,7 @@ def verified(
     if check is Check.FULL:
         for shard in manifest.shards:
             try:
-                with storage.open(f"{folder}/{shard.name}") as stream:
-                    refuse_wrong_content(shard, *checksum(stream))
+                refuse_wrong_content(shard, *storage.checksum(f"{folder}/{shard.name}"))
             except OSError as error:
                 raise Unusable(
                     f"shard {shard.rank} cannot be read: {error.strerror or error}"

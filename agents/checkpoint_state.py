@@ -11,7 +11,6 @@ from .checkpoint_storage import Writer
 
 _PLAIN = (int, float, bool, complex, str, bytes, type(None))
 _DEEPEST = 100
-_BLOCK_BYTES = 1 << 20
 
 
 class ChecksumWriter:
@@ -48,16 +47,6 @@ class ChecksumWriter:
 
     def flush(self) -> None:
         """Nothing is held back here; torch asks for it."""
-
-
-def checksum(stream: BinaryIO) -> tuple[int, str]:
-    """Size in bytes and SHA-256 of a stream from where it stands to its end."""
-    digest = hashlib.sha256()
-    size_bytes = 0
-    while block := stream.read(_BLOCK_BYTES):
-        digest.update(block)
-        size_bytes += len(block)
-    return size_bytes, digest.hexdigest()
 
 
 def kind_of(state: Any) -> Kind:

@@ -7,6 +7,7 @@ nothing else is accepted, so nothing outside the directory is ever read, written
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import re
 import secrets
@@ -20,6 +21,9 @@ from urllib.parse import unquote, urlsplit
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]*(/[a-z0-9][a-z0-9.-]*)?")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(::|://)")
+
+
+_BLOCK_BYTES = 1 << 20
 
 
 class Writer(Protocol):
@@ -47,6 +51,9 @@ class Storage(Protocol):
     def open(self, name: str) -> BinaryIO:
         """A file for reading, which can seek."""
 
+    def checksum(self, name: str) -> tuple[int, str]:
+        """Size in bytes and SHA-256 of a file, computed where that is cheapest."""
+
     def make_folder(self, folder: str = "") -> None:
         """Make the directory, and a folder in it when named, where they do not exist."""
 
@@ -61,6 +68,16 @@ class Storage(Protocol):
 
     def free_bytes(self) -> int | None:
         """Bytes that can still be written, or None where the place does not tell."""
+
+
+def checksum(stream: BinaryIO) -> tuple[int, str]:
+    """Size in bytes and SHA-256 of a stream from where it stands to its end."""
+    digest = hashlib.sha256()
+    size_bytes = 0
+    while block := stream.read(_BLOCK_BYTES):
+        digest.update(block)
+        size_bytes += len(block)
+    return size_bytes, digest.hexdigest()
 
 
 def is_url(place: str) -> bool:
@@ -147,6 +164,11 @@ class FolderStorage:
             os.close(handle)
             raise OSError(errno.EINVAL, "it is not a plain file", path)
         return os.fdopen(handle, "rb")
+
+    def checksum(self, name: str) -> tuple[int, str]:
+        """Size in bytes and SHA-256 of a file."""
+        with self.open(name) as stream:
+            return checksum(stream)
 
     def make_folder(self, folder: str = "") -> None:
         """Make the folder, durably."""
@@ -285,6 +307,11 @@ class UrlStorage:
         with _as_os_errors(self.path(name)):
             stream: BinaryIO = self._fs.open(self._inner(name), "rb")
             return stream
+
+    def checksum(self, name: str) -> tuple[int, str]:
+        """Size in bytes and SHA-256 of a file, which is read in full."""
+        with _as_os_errors(self.path(name)), self.open(name) as stream:
+            return checksum(stream)
 
     def make_folder(self, folder: str = "") -> None:
         """Make the folder, where the place has folders at all."""
