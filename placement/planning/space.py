@@ -238,9 +238,10 @@ def _sharings(
 ) -> tuple[Sharing, ...]:
     levels = sorted((zero for zero in allowed if (zero == 3) == sharded), reverse=True)
     if not shares:
-        # With nothing to share out all levels are one; the plainest stands for them.
+        # With nothing to share out all levels are one; the plainest stands for them, at 3 in the
+        # form that keeps less.
         plainest = min(allowed)
-        return (Sharing(plainest),) if (plainest == 3) == sharded else ()
+        return (Sharing(plainest, None, sharded),) if (plainest == 3) == sharded else ()
     found = []
     for zero in levels:
         for reshard in (True, False) if zero == 3 else (False,):

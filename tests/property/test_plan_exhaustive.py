@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from effort import examples
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from railweave.placement import (
     Cluster,
@@ -161,7 +161,24 @@ def cases(draw: st.DrawFn) -> tuple[Model, Cluster, Limits, int]:
     return model, where, limits, draw(st.sampled_from([8, 12, 16]))
 
 
-@settings(max_examples=12, deadline=None)
+# Sharding is asked for where there is nothing to shard, and memory just suffices.
+ALONE = (
+    Model.transformer(**DENSE, layers=4, gated_mlp=True),
+    cluster(1, 4, 3.0, "chip"),
+    Limits(
+        zero=3,
+        recompute="full",
+        schedules="1f1b",
+        sequence_parallel=True,
+        context_forms="ring",
+        most_micro_batch=2,
+    ),
+    8,
+)
+
+
+@settings(max_examples=examples(12), deadline=None)
+@example(ALONE)
 @given(cases())
 def test_the_best_strategies_are_those_of_an_exhaustive_search(
     case: tuple[Model, Cluster, Limits, int],
