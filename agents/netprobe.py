@@ -38,8 +38,8 @@ _REPORT_BYTES = 4096
 _TCP_INFO_BYTES = 256
 _MIN_RTT, _MIN_RTT_OFFSET = struct.Struct("=I"), 148  # tcpi_min_rtt of struct tcp_info
 _UNKNOWN_RTT = 2**32 - 1
-_PROCESSES_S = 20e-6
-"""What waking two processes adds to a round trip at most, where processors are free."""
+_HOSTS_S = 15e-6
+"""Round trips below this are the time of interrupts and kernels at both ends, not the network's."""
 _WARM_PART = 0.3
 """Part of a transfer's time that is not counted, while TCP finds the rate."""
 _SAMPLES = 25
@@ -95,9 +95,9 @@ class Opening(BaseModel):
 class PathMeasurement(BaseModel):
     """What one probe measured between two nodes, seen from the one that connected.
 
-    `round_trip_min_s` is the least that the processes saw, but on busy nodes no more than the
-    kernel saw and what two processes add to that at most; `spread_s` is the range of the middle
-    half of the round trips. `there_bytes_per_s` is from the connector to the listener,
+    `round_trip_min_s` is the least that the kernel saw, which does not depend on how busy the nodes
+    are; never below 15 us, which is the hosts' own time. `spread_s` is the range of the middle half
+    of the round trips. `there_bytes_per_s` is from the connector to the listener,
     `back_bytes_per_s` the other way, both as the receiver counted them; None where the budget
     leaves them out.
     """
@@ -195,7 +195,8 @@ def connect(
             step = "round trips"
             trips = sorted(_ping(line, number, budget) for number in range(budget.pings))
             line.send(_PING.pack(_LAST_PING))
-            least_s = min(trips[0], _kernel_round_trip_s(connection) + _PROCESSES_S)
+            kernel_s = _kernel_round_trip_s(connection)
+            least_s = trips[0] if kernel_s is None else max(kernel_s, _HOSTS_S)
             if budget.transfer_bytes:
                 step = "sending"
                 _push(line, budget)
@@ -205,7 +206,7 @@ def connect(
                 back = _pull(line, budget)
         return PathMeasurement(
             round_trip_min_s=least_s,
-            round_trip_median_s=statistics.median(trips),
+            round_trip_median_s=max(least_s, statistics.median(trips)),
             spread_s=trips[(3 * len(trips)) // 4] - trips[len(trips) // 4],
             pings=len(trips),
             there_bytes_per_s=there and there.bytes_per_s,
@@ -282,16 +283,13 @@ def _ping(line: _Line, number: int, budget: Budget) -> float:
     return took_s
 
 
-def _kernel_round_trip_s(connection: socket.socket) -> float:
-    """The least time from a segment to its acknowledgement, in which no process has a part.
-
-    Infinite where the kernel does not know.
-    """
+def _kernel_round_trip_s(connection: socket.socket) -> float | None:
+    """The least time from a segment to its acknowledgement, in which no process has a part."""
     info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
     if len(info) < _MIN_RTT.size + _MIN_RTT_OFFSET:
-        return math.inf  # a kernel before 4.6
+        return None  # a kernel before 4.6
     microseconds: int = _MIN_RTT.unpack_from(info, _MIN_RTT_OFFSET)[0]
-    return math.inf if microseconds in (0, _UNKNOWN_RTT) else microseconds * 1e-6
+    return None if microseconds in (0, _UNKNOWN_RTT) else microseconds * 1e-6
 
 
 def _answer(line: _Line, budget: Budget) -> None:
