@@ -23,7 +23,7 @@ _MOST_HOMES, _MOST_COMPARED = 16, 1024
 """Domains that each hold the whole job up to which all are tried, and units of such a job."""
 _SEARCH_SHARE = 0.8
 """Part of the budget for the placement; the rest is left for the bound."""
-_OUTERMOST_SHARE = 0.7
+_OUTERMOST_SHARE = 0.8
 """Part of the work for dividing the job among the outermost domains; the rest goes inwards."""
 _INNER_SHARE = 0.7
 """Part of the work of a domain for dividing it; the rest is for the domains in it."""
@@ -34,8 +34,8 @@ _ENOUGH_OUTSIDE, _ENOUGH_INSIDE = 5e-3, 5e-4
 _WALK_SHARE = 0.25
 """Part of the work inwards for a walk in which bytes at the outermost boundary may not rise."""
 _WALK_HEAT = 0.2
-_MOST_MOVES = 4000
-"""Moves of that walk a unit."""
+_MOST_MOVES, _MOST_SETTLED = 4000, 2000
+"""Moves of that walk a unit, and units up to which it is worth its time."""
 
 
 def place_irregular(
@@ -75,6 +75,9 @@ def place_irregular(
     cheapest: Floats | None = None
     for where in found:
         tried = _housed(fabric, graph, room, outermost, order, where, inwards, seed, budget)
+        if len(found) == 1:
+            node[:] = tried
+            break
         cost = bytes_by_level(fabric, graph, tried)
         if cheapest is None or fewer(cost, cheapest):
             cheapest, node[:] = cost, tried
@@ -116,7 +119,8 @@ def _housed(
     for p, i in np.argwhere(may).tolist():
         part, home = parts[p], int(outermost[i])
         _divide(graph, room, level, home, part, float(share[p]), seed, found[i], budget)
-        cost[p, i] = _bytes_inside(fabric, graph, level - 1, part, found[i])
+        choice = may[p].sum() > 1
+        cost[p, i] = _bytes_inside(fabric, graph, level - 1, part, found[i]) if choice else 0.0
     node = np.full(graph.units, -1, dtype=np.int64)
     for part, i in zip(parts, cheapest_homes(cost).tolist(), strict=True):
         node[part] = found[i][part]
@@ -137,7 +141,7 @@ def _settle(
 ) -> None:
     """Lower what crosses the second boundary from outside, and maybe the first: changes `node`."""
     level = fabric.levels - 2
-    if level < 1 or graph.units < 2:
+    if level < 1 or not 2 <= graph.units <= _MOST_SETTLED:
         return
     domains, where = np.unique(
         np.concatenate([fabric.domain[level][node], np.flatnonzero(room.room[level])]),
