@@ -17,6 +17,7 @@ from .index import Demand, Fabric, Ints
 from .irregular import bytes_by_level, place_irregular
 from .local import Local
 from .room import Room
+from .slots_on import slots_on
 from .units import unit_graph
 
 _MOST_SINGLE = 512
@@ -59,10 +60,16 @@ def found_by_search(
     else:
         place_irregular(fabric, gathered.atoms, room, budget, seed, node)
         method = "multilevel"
-    slots = _slots(fabric, gathered.atom_of, node)
-    bound = _with_class_bound(fabric, demand, budget, slots, bound)
-    bound = max(bound, _proved_by_units(fabric, gathered, room, budget, bound, seed, node))
-    slots = _slots(fabric, gathered.atom_of, node)
+    slots = slots_on(fabric, gathered.atom_of, node)
+    cost = float(cut_bytes(fabric, demand, slots)[-1])
+    if cost > bound * (1 + SAFETY):
+        classes = class_bound(fabric, demand, slots, cost, budget, seed)
+        bound = max(bound, classes.bound_bytes)
+        by_units = _proved_by_units(fabric, gathered, room, budget, bound, seed, node)
+        bound = max(bound, by_units)
+        slots = slots_on(fabric, gathered.atom_of, node)
+        if classes.slots is not None and fewer_bytes(fabric, demand, classes.slots, slots):
+            slots, method = classes.slots, "classes"
     if demand.ranks <= _MOST_SINGLE and (np.bincount(fabric.slot_node) % gathered.atom).any():
         apart = _rank_by_rank(fabric, demand, budget, seed)
         if fewer_bytes(fabric, demand, apart, slots):
@@ -71,16 +78,6 @@ def found_by_search(
     if cost > bound * _LOOSE:
         bound = max(bound, general_bound(fabric, gathered, cost, budget, seed))
     return slots, bound, method
-
-
-def _with_class_bound(
-    fabric: Fabric, demand: Demand, budget: Budget, slots: Ints, bound: float
-) -> float:
-    """The better of a bound and that of classes of units, where the first proves too little."""
-    cost = float(cut_bytes(fabric, demand, slots)[-1])
-    if cost <= bound * (1 + SAFETY):
-        return bound
-    return max(bound, class_bound(fabric, demand, slots, cost, budget))
 
 
 def _better_apart(
@@ -134,16 +131,4 @@ def _rank_by_rank(fabric: Fabric, demand: Demand, budget: Budget, seed: int) -> 
     node = np.full(demand.ranks, -1, dtype=np.int64)
     own = Budget(max(budget.left, budget.time_limit_s * _SINGLE_SHARE))
     place_irregular(fabric, unit_graph(demand), Room.of(fabric, 1), own, seed, node)
-    return _slots(fabric, np.arange(demand.ranks), node)
-
-
-def _slots(fabric: Fabric, atom_of: Ints, node: Ints) -> Ints:
-    """Devices for all ranks: each atom takes the next free ones of its node, ranks in order."""
-    ranks = len(atom_of)
-    order = np.lexsort((np.arange(ranks), atom_of, node[atom_of]))
-    home = node[atom_of[order]]
-    first = np.searchsorted(fabric.slot_node, home)
-    within = np.arange(ranks) - np.searchsorted(home, home)
-    slots = np.empty(ranks, dtype=np.int64)
-    slots[order] = first + within
-    return slots
+    return slots_on(fabric, np.arange(demand.ranks), node)

@@ -257,7 +257,9 @@ def _gripped(graph: UnitGraph, owner: Ints, size: int) -> Gathering | None:
     net, set_of = keys // sets, keys % sets
     count = np.bincount(entry, minlength=len(keys))
     inside = np.bincount(entry, weights=graph.ranks, minlength=len(keys))
-    held = np.bincount(graph.net_of, weights=graph.ranks, minlength=graph.nets)
+    held: Floats = np.bincount(graph.net_of, weights=graph.ranks, minlength=graph.nets).astype(
+        np.float64
+    )
     touched = np.bincount(net, minlength=graph.nets)
     weight, form, alone = graph.weight[net], graph.form[net], touched[net] == 1
     whole = alone & (count == size)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from railweave.placement import Cluster, Model, Parallelism, Workload, build_pcg, place
 from railweave.placement.class_cost import class_cost
 from railweave.placement.counts import Counts
 from railweave.placement.exact_counts import best_spread
@@ -139,3 +140,32 @@ def spread_of(problem: Counts, class_of: Ints, where: Ints) -> Ints:
     spread = np.zeros((problem.classes, problem.domains), dtype=np.int64)
     np.add.at(spread, (class_of, where), 1)
     return spread
+
+
+def test_an_expert_parallel_job_on_nodes_of_four_is_placed_by_its_classes_and_proved() -> None:
+    tiers = [{"name": t, "bandwidth": 5e10, "latency": 1e-6} for t in ("pod", "spine")]
+    nodes = [
+        {"name": f"p{p}n{n}", "accelerator": "A", "devices": 4, "domains": {"pod": f"p{p}"}}
+        for p, count in enumerate((14, 11, 22, 9, 17, 9, 5, 5))
+        for n in range(count)
+    ]
+    cluster = Cluster.parse(
+        {"format": "railweave.cluster/1", "name": "odd", "tiers": tiers, "nodes": nodes}
+    )
+    model = Model.transformer(
+        hidden=2048,
+        layers=24,
+        heads=32,
+        kv_heads=8,
+        ffn=8192,
+        vocab=32000,
+        sequence=4096,
+        gated_mlp=True,
+        experts=16,
+        experts_per_token=2,
+    )
+    split = Parallelism(tp=2, pp=6, dp=12, ep=4)
+    workload = Workload(model=model, parallelism=split, global_batch=96, micro_batch=1)
+    placement = place(build_pcg(workload), cluster)
+    assert placement.proved_optimal
+    assert placement.lower_bound_bytes > 0
