@@ -34,6 +34,7 @@ _FRAME = struct.Struct("!I")
 _LAST_PING = 2**64 - 1
 _END = 0
 _FRAME_BYTES = 64 * 1024
+_WAITING_BYTES = 256 * 1024
 _REPORT_BYTES = 4096
 _TCP_INFO_BYTES = 256
 _MIN_RTT, _MIN_RTT_OFFSET = struct.Struct("=I"), 148  # tcpi_min_rtt of struct tcp_info
@@ -235,7 +236,7 @@ class _Line:
         self._deadline = deadline
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # Keeps what waits to be sent small, so that a slow path does not drain for long afterwards.
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _FRAME_BYTES)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _WAITING_BYTES)
 
     def _limit(self) -> None:
         left_s = self._deadline - time.monotonic()
