@@ -169,7 +169,7 @@ def probe(
     lost = sum(each.lost is not None for each in probed.measurements)
     progress(
         probed.rounds,
-        f"{len(probed.measurements) - lost} measured, {lost} failed, "
+        f"{len(probed.measurements) - lost} pairs measured, {lost} failed, "
         f"{probed.moved_bytes / 1e6:.1f} MB moved in {probed.took_s:.1f} s",
     )
     return probed

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, field_validator
 from ray.exceptions import RayError
 
-from ..agents.assemble import assemble_cluster
+from ..agents.assemble import assemble_cluster, find_domains, order_tiers
 from ..agents.fleet import NodeAgent, by_domain, inventories
 from ..agents.inventory import NodeInventory
 from ..agents.probe_fleet import FleetEnds
 from ..agents.prober import Probed, ProbeSettings, probe
-from ..agents.rounds import FixedRounds, rounds
+from ..agents.rounds import FixedRounds, path_rounds
 from ..placement.cluster import Cluster
 from ..placement.errors import InvalidInput
-from ..placement.inference.measurements import Measurement
+from ..placement.inference.measurements import Measurement, ProbeKind
+from ..placement.inference.probing import Probing
+from ..placement.svg import rate_text
 from .codec import encode
 from .core import Core
 from .views import ProbeProgress
@@ -116,10 +118,27 @@ class Topology:
             loop.call_soon_threadsafe(self._say, f"after {done} rounds: {line}")
 
         try:
-            plan = FixedRounds(rounds(by_domain(agents, self._core.settings.tiers or None)))
+            tiers = self._core.settings.tiers or None
+            excluded = set() if settings.include_busy else await occupied()
+            planner = Probing(by_domain(agents, tiers), excluded=excluded)
+            ends = FleetEnds(agents)
             probed = await asyncio.to_thread(
-                lambda: probe(plan, FleetEnds(agents), settings, busy=busy, progress=tell)
+                lambda: probe(planner, ends, settings, busy=busy, progress=tell)
             )
+            probed.left_alone |= excluded & agents.keys()
+            if settings.paths and not probed.stopped:
+                paths = _path_planner(agents, tiers, excluded, probed.rounds)
+                probed = await asyncio.to_thread(
+                    lambda: probe(
+                        paths,
+                        ends,
+                        settings,
+                        traced=True,
+                        after=probed,
+                        busy=busy,
+                        progress=tell,
+                    )
+                )
             told = await asyncio.to_thread(inventories, agents)
         except (RayError, InvalidInput, OSError) as error:
             self._probe_error = f"the probe failed: {error}"
@@ -151,6 +170,9 @@ class Topology:
         for each in probed.measurements:
             if each.lost is not None:
                 self._say(f"{each.a} - {each.b}: {each.lost}")
+            elif each.hops and each.there_bytes_per_s is not None:
+                rate = rate_text(each.there_bytes_per_s)
+                self._say(f"{each.a} > {' > '.join(each.hops)} > {each.b}: {rate}")
         if probed.left_alone:
             names = ", ".join(sorted(probed.left_alone))
             self._say(f"left alone, as they run jobs: {names}")
@@ -187,3 +209,18 @@ class Topology:
     def _say(self, line: str) -> None:
         self._lines.append(line)
         self._core.changed()
+
+
+def _path_planner(
+    agents: Mapping[str, NodeAgent],
+    tier_order: Sequence[str] | None,
+    excluded: Collection[str],
+    first: int,
+) -> FixedRounds:
+    """Rounds over every path between the domains of the nearest labelled tier."""
+    nodes = [node for node in agents if node not in excluded]
+    labels = {node: agents[node].labels for node in nodes}
+    nearest = order_tiers(nodes, labels, tier_order)[:1]
+    domains = find_domains(nodes, labels, nearest)
+    of_node = {node: domains[node][nearest[0]] if nearest else node for node in nodes}
+    return FixedRounds(path_rounds(of_node), (ProbeKind.LATENCY, ProbeKind.BANDWIDTH), first)

@@ -28,8 +28,9 @@ from railweave.agents.fleet import (
 from railweave.agents.inventory import DeviceSource
 from railweave.agents.probe_fleet import FleetEnds
 from railweave.agents.prober import Probed, ProbeSettings, probe
-from railweave.agents.rounds import FixedRounds, rounds
 from railweave.placement import InvalidInput
+from railweave.placement.inference.measurements import ProbeKind
+from railweave.placement.inference.probing import Probing
 from railweave.scheduler.embedded import EmbeddedCluster
 from shared_cluster import NODES
 from waiting import wait_until
@@ -64,8 +65,8 @@ def get(call: Any, timeout_s: float = 30.0) -> Any:
 
 
 def probe_all(agents: dict[str, NodeAgent], settings: ProbeSettings, said: list[int]) -> Probed:
-    plan = FixedRounds(rounds(by_domain(agents, None)))
-    return probe(plan, FleetEnds(agents), settings, progress=lambda done, _: said.append(done))
+    planner = Probing(by_domain(agents, None))
+    return probe(planner, FleetEnds(agents), settings, progress=lambda done, _: said.append(done))
 
 
 def launch_of(agent: NodeAgent, job_id: str, *command: str, ranks: int = 1) -> NodeLaunch:
@@ -118,8 +119,9 @@ def test_probes_labels_and_inventories_become_the_cluster_that_was_built(fleet: 
     settings = ProbeSettings(transfer_bytes=2**20, transfer_s=0.2, pings=10)
     probed = probe_all(fleet.agents, settings, said)
     assert [each.lost for each in probed.measurements if each.lost] == []
-    assert len(probed.measurements) == len(NAMES) * (len(NAMES) - 1) // 2
-    assert said[0] == 0 and said[-1] == 5
+    trips = {each.pair for each in probed.measurements if each.kind is ProbeKind.LATENCY}
+    assert len(trips) == len(NAMES) * (len(NAMES) - 1) // 2
+    assert said[0] == 0 and said[-1] == probed.rounds
     assembled = assemble_cluster(found, probed.measurements, fleet.labels)
     built = assembled.cluster
     assert [tier.name for tier in built.tiers] == ["pod", "spine"]

@@ -16,6 +16,7 @@ from railweave.placement import Cluster
 from railweave.placement.constraints import AtMost, Constraints, Pin, Segments, with_free
 from railweave.placement.constraints_file import parse_constraints
 from railweave.scheduler.cli.main import run
+from railweave.scheduler.client import Client
 from railweave.scheduler.embedded import EmbeddedCluster
 from shared_cluster import NODES
 from waiting import wait_until
@@ -26,15 +27,15 @@ PYTHON = ("python", "-c")
 
 @pytest.fixture(scope="module")
 def up(session_cluster: EmbeddedCluster) -> Iterator[None]:
-    # A command joins the cluster by itself, which keeps Ray's warnings out of what it prints.
+    # All commands share a connection that is made as each makes its own. With that of an earlier
+    # module, Ray's warnings of lost nodes would come into what they print.
     ray.shutdown()
-    state_dir = session_cluster.state_dir / "cli-daemon"
-    assert run(["up", "--state-dir", str(state_dir)]) == 0
-    yield
-    assert run(["down", "--cancel-jobs"]) == 0
-    ray.init(ignore_reinit_error=True, namespace="railweave", log_to_driver=False)
-    assert ray.util.list_named_actors(all_namespaces=True) == []
-    ray.shutdown()
+    with Client():
+        state_dir = session_cluster.state_dir / "cli-daemon"
+        assert run(["up", "--state-dir", str(state_dir)]) == 0
+        yield
+        assert run(["down", "--cancel-jobs"]) == 0
+        assert ray.util.list_named_actors(all_namespaces=True) == []
 
 
 @pytest.fixture
