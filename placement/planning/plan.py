@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 from ..cluster import Cluster
@@ -34,6 +35,11 @@ PLACED_OF_EACH_PLAN = 5
 PLACED_OF_LARGE_PLANS = 2
 MOST_RANKS_OF_SMALL_PLANS = 4096
 """Above, fewer are placed, and rules of thumb not: a placement takes seconds."""
+MOST_DEVICES_FOR_EVERY_NUMBER = 64
+"""Up to so many free devices every smaller number is searched too, for what is faster than the best
+on all of them; above, some that divide well."""
+MOST_DEVICES_MIXED = 64
+"""Up to so many free devices pipelines over several kinds are considered unasked."""
 _FEWER_TRIED = 3
 _NEARLY_FULL = 0.92
 _FIXED = ("model", "parallelism", "global_batch", "micro_batch", "sequence", "recompute")
@@ -52,7 +58,7 @@ def plan(
     time_limit_s: float = 2.0,
     seed: int = 0,
     training: Mapping[str, Any] | None = None,
-    mix_kinds: bool = False,
+    mix_kinds: bool | None = None,
 ) -> Plan:
     """The fastest ways to split a training over a cluster, with their placements.
 
@@ -61,12 +67,13 @@ def plan(
     cluster as it is and predicted there.
 
     sequence: tokens a sample, the model's own by default. devices: how many to use; by default all
-    that are free, or fewer: where numbers of nodes do not divide well a few smaller ones are tried
-    too, and all of them where no strategy uses all devices. keep: strategies told,
-    each with other degrees. time_limit_s: of the solver, for all that it places. training: other
-    fields of `Workload`, alike in all strategies. mix_kinds: where a cluster has several kinds of
-    accelerator, each strategy is on one of them; with it also pipelines over all of them are
-    considered, with as many layers on a stage as its kind's speed and memory allow.
+    that are free, or fewer where that is faster: of up to 64 free devices every number is tried, of
+    more a few smaller ones where numbers of nodes do not divide well, and all of them where no
+    strategy uses all devices. keep: strategies told, each with other degrees. time_limit_s: of the
+    solver, for all that it places. training: other fields of `Workload`, alike in all strategies.
+    mix_kinds: where a cluster has several kinds of accelerator, pipelines over two or more of them
+    are considered besides strategies on one, with as many layers on a stage as its kind's speed and
+    memory allow; by default up to 64 free devices.
 
     The same arguments give the same plan. Raises InvalidInput for what no strategy could satisfy,
     Infeasible where nothing fits, with the memory that is short and the nearest thing that fits.
@@ -81,8 +88,11 @@ def plan(
         if devices is None or room[kind] >= devices
         for ground in _searched(task, limits, of_kinds(cluster, [kind]), devices, keep)
     ]
-    if mix_kinds and devices is None and len(room) > 1:
-        searched += _mixed(task, limits, cluster, keep, searched)
+    if mix_kinds is None:
+        mix_kinds = room.total() <= MOST_DEVICES_MIXED
+    if mix_kinds and devices is None:
+        for kinds in _sets_of_kinds(room):
+            searched += _mixed(task, limits, of_kinds(cluster, kinds), keep, searched)
     if not searched:
         most = ", ".join(f"{count} {kind}" for kind, count in sorted(room.items()))
         raise Infeasible(
@@ -185,8 +195,8 @@ def _searched(
     grounds = [on([devices or free], math.inf)]
     if devices is not None:
         return grounds
-    if not grounds[0].outcome.best:
-        return [*grounds, on(range(1, free), math.inf)] if free > 1 else grounds
+    if not grounds[0].outcome.best or free <= MOST_DEVICES_FOR_EVERY_NUMBER:
+        return [*grounds, on(range(1, free), _last_s(grounds, 1))] if free > 1 else grounds
     for count in _easier_counts(free, island):
         grounds.append(on([count], _last_s(grounds, keep)))
     return grounds
@@ -201,8 +211,8 @@ def _last_s(grounds: Sequence[_Ground], keep: int) -> float:
 def _mixed(
     task: Task, limits: Limits, cluster: Cluster, keep: int, known: Sequence[_Ground]
 ) -> list[_Ground]:
-    """What the search finds for pipelines over all kinds: those with most memory first, which early
-    stages need, and the fastest first."""
+    """What the search finds for pipelines over all kinds of a cluster: those with most memory
+    first, which early stages need, and the fastest first and last."""
     kinds = sorted(free_devices(cluster))
     numbers = {kind: cluster.accelerator(kind) for kind in kinds}
     precision = str(task.common["precision"])
@@ -218,6 +228,12 @@ def _mixed(
         outcome = search(space, estimator, keep, limit_s, space.floors)
         found.append(_Ground(cluster, space, estimator, outcome, island_size(cluster)))
     return found
+
+
+def _sets_of_kinds(room: Mapping[str, int]) -> list[tuple[str, ...]]:
+    """Sets of two kinds or more, largest first: what they find rules out much of the others."""
+    kinds = sorted(room)
+    return [one for size in range(len(kinds), 1, -1) for one in combinations(kinds, size)]
 
 
 def _easier_counts(free: int, island: int) -> list[int]:
@@ -368,6 +384,8 @@ class _Planner:
             kinds = sorted({need.accelerator for need in strategies[0].requires})
             of = len(free_devices(self._cluster))
             notes.append(f"of {of} kinds of accelerator the best uses {' and '.join(kinds)}")
+            if self._devices is None and not any(ground.mixed for ground in self._grounds):
+                notes.append("pipelines over several kinds were not considered: see mix_kinds")
         return notes
 
 

@@ -196,16 +196,13 @@ class _Search:
         return None
 
     def _shapes(self, part: Slice, floor: Floor) -> Iterator[Shape]:
-        """Shapes of a slice that may be worth working out."""
+        """Shapes of a slice that may be worth working out, their rules not looked at."""
         tally = self._outcome.tally
         for shape in self._space.shapes(part):
             strategies = len(self._space.sharings(shape))
             if not strategies:
                 continue
-            reason = first_broken(self._space.workload(shape, Sharing(0)))
-            if reason is not None:
-                tally.add(reason, strategies)
-            elif self._floors.shape_bytes(shape, floor) > self._memory_bytes:
+            if self._floors.shape_bytes(shape, floor) > self._memory_bytes:
                 tally.add(MEMORY, strategies)
             elif self._hopeless(self._floors.shape_s(shape, floor)):
                 tally.add(BOUND, strategies)
@@ -228,6 +225,10 @@ class _Search:
         """
         sharings = self._space.sharings(shape)
         tally = self._outcome.tally
+        reason = first_broken(self._space.workload(shape, Sharing(0)))
+        if reason is not None:
+            tally.add(reason, len(sharings))
+            return
         least: float | None = None
         for position, sharing in enumerate(sharings):
             workload = self._space.workload(shape, sharing)

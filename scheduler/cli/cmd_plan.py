@@ -51,7 +51,11 @@ _REASONS = {
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--software", type=click.Choice(["megatron-2021", "megatron", "fsdp"]))
 @click.option("--fp32-gradients", is_flag=True, help="Gradients are summed in 4 bytes.")
-@click.option("--mix-kinds", is_flag=True, help="Also pipelines over all kinds of accelerator.")
+@click.option(
+    "--mix-kinds/--no-mix-kinds",
+    default=None,
+    help="Pipelines over several kinds of accelerator; by default up to 64 devices.",
+)
 @click.option("--tokens", type=click.FloatRange(min=0, min_open=True), help="Of the training.")
 @click.option("--price", type=click.FloatRange(min=0), help="Of a device hour.")
 @click.option("--pue", type=click.FloatRange(min=1), default=1.2, show_default=True)
