@@ -31,6 +31,8 @@ _TIER_KEYS = {
     "oversubscribed": "oversubscribed",
 }
 
+_WHOLE = ("radix_down", "radix_up", "bundle")
+
 
 def certainty(source: Source) -> float:
     """How sure it is: topology, npus_count, bandwidth and latency, each a list."""
@@ -132,7 +134,13 @@ def read_htsim(source: Source) -> Facts:
         missing = [key for key in need if not tier.get(key)]
         if missing:
             raise source.refuse(f"Tier {k}", f"no {missing[0]}", "give it")
-    pod = int(general.get("podsize") or nodes)
+        broken = [
+            key for key in _WHOLE if not tier.get(key, 1.0).is_integer() or tier.get(key) == 0
+        ]
+        if broken:
+            found = f"{broken[0]} {tier[broken[0]]:g}"
+            raise source.refuse(f"Tier {k}", found, "give a whole number above 0")
+    pod = max(1, int(general.get("podsize") or nodes))
     down = int(levels[0]["radix_down"])
     if nodes % down or nodes % pod or pod % down:
         found = f"{nodes} nodes, {down} a leaf switch, pods of {pod}"

@@ -13,6 +13,7 @@ from .network_summary import network_summary
 from .reading import list_of, mapping_of, name_of, places_of, values_of
 from .registry import Importer
 from .source import Source
+from .switch_graph import MOST_TIERS
 from .tier_names import NVLINK, tier_names
 
 NAME = "aws-instance-topology"
@@ -46,6 +47,8 @@ def read(source: Source) -> Facts:
                 raise source.refuse(place, found, "keep the newer one")
             warnings.append(f"{place}: instance {name} is listed twice")
             continue
+        if len(path) > MOST_TIERS:
+            raise source.refuse(place, f"{len(path)} network nodes above {name}", "correct it")
         if len(set(path)) < len(path):
             raise source.refuse(place, f"{name} lies under {path} twice", "correct NetworkNodes")
         if not path:

@@ -13,9 +13,11 @@ from .tier_names import NVLINK
 
 NAME = "cluster-uuids"
 _UUID = r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
-_LINE = re.compile(rf"^\s*([\w.-]+)\s*[:,\s]\s*({_UUID})(?:[\s.,/:]+(\d{{1,9}}))?\s*$")
+_LINE = re.compile(
+    rf"^\s*([\w.-]+)(?:[ \t]*[:,][ \t]*|[ \t]+)({_UUID})(?:[ \t.,/:]+(\d{{1,9}}))?\s*$"
+)
 _TOLD = re.compile(
-    r"^\s*([\w.-]+):\s.*\b(Cluster ?UUID|Clique ?ID)\s*:"
+    r"^\s*([\w.-]+):\s.*\b(Cluster ?UUID|Clique ?ID)\s{0,40}:"
     rf"\s*({_UUID}|\d{{1,9}}|N/A)\s*$",
     re.I,
 )

@@ -144,7 +144,7 @@ def _read_nodes(source: Source, topology: Mapping[str, Any]) -> _Lab:
             if len(path) > len(lab.kinds):
                 found = "network-mode leads back to the node itself"
                 raise source.refuse(f"topology.nodes.{name}", found, "break the circle")
-        lab.stands[name] = lab.stands.get(path[-1], path[-1])
+        lab.stands |= dict.fromkeys(path, lab.stands.get(path[-1], path[-1]))
     return lab
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .facts import Network, TierFacts
+from .switch_graph import MOST_TIERS
 from .tier_names import tier_names
 
 _SHOWN = 4
@@ -116,6 +117,12 @@ def tree_of(
     merged = {one: _last(merged, one) for one in merged}
     parent = {kid: one for one, kids in below.items() for kid in kids}
     level = _levels(below, parent, place)
+    deepest = max(level, key=lambda one: level[one], default="")
+    if level and level[deepest] > MOST_TIERS:
+        found = (
+            f"{level[deepest]} tiers of switches below {deepest!r}; at most {MOST_TIERS} are read"
+        )
+        raise NoTree("depth", place(deepest), found, "hand in a fabric, not a chain")
     return Tree(
         roots=tuple(one for one in below if one not in parent),
         level=level,

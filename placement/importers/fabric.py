@@ -26,6 +26,8 @@ GBPS_A_LANE: Mapping[str, float] = {
     "XDR": 200.0,
 }
 """Gb/s of data of one lane, after its line code (InfiniBand architecture specification)."""
+WIDTHS = (1, 2, 4, 8, 12)
+"""Lanes of a link."""
 _MOST_SHOWN = 6
 _MOST_LISTED = 1000
 _VENDOR = re.compile(r"^MT\d+\b|ConnectX|Mellanox Technologies|^NVIDIA\b|^localhost\b", re.I)
@@ -114,7 +116,7 @@ class Fabric:
             raise self.source.refuse(f"line {line}", found, "correct the line")
         said = speed if width is None or speed is None else f"{width}x{speed}"
         rate = None
-        if width is not None and speed is not None and speed in GBPS_A_LANE:
+        if width in WIDTHS and width is not None and speed is not None and speed in GBPS_A_LANE:
             rate = width * GBPS_A_LANE[speed] * 1e9 / 8
         elif speed is not None and said not in self._strange:
             self._strange.add(str(said))

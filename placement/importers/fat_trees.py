@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from .declared_trees import Tree, circle_in, tree_of
-from .switch_graph import Cable, levels
+from .declared_trees import NoTree, Tree, circle_in, tree_of
+from .switch_graph import MOST_TIERS, Cable, levels
 
 
 def fat_tree_of(
@@ -28,7 +28,12 @@ def fat_tree_of(
         for kid in kids
     ]
     level = levels(hosts, cables)
-    own = {one: _Parts() for one in range(1, max(level.values(), default=0) + 1)}
+    top = max(level.values(), default=0)
+    if top > MOST_TIERS:
+        deepest = max(level, key=lambda one: level[one])
+        found = f"{top} tiers of switches; at most {MOST_TIERS} are read"
+        raise NoTree("depth", place(deepest), found, "hand in a fabric, not a chain")
+    own = {one: _Parts() for one in range(1, top + 1)}
     for height, parts in own.items():
         for cable in cables:
             low, high = sorted((level.get(cable.a, height + 1), level.get(cable.b, height + 1)))

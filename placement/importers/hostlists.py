@@ -10,7 +10,7 @@ MOST_NAMES = 2**18
 """Names that one list, and one file, may stand for: well above the largest cluster there is."""
 _SHOWN = 60
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
-_TAIL = re.compile(r"^(.*?)([0-9]+)$", re.DOTALL)
+_DIGITS = "0123456789"
 
 
 class HostlistError(ValueError):
@@ -26,9 +26,7 @@ def expanded(text: str, most: int = MOST_NAMES) -> list[str]:
     names: list[str] = []
     for item in _items(text):
         parts = _parts(item)
-        count = 1
-        for part in parts:
-            count *= sum(_size(piece, item) for piece in part) if isinstance(part, list) else 1
+        count = _count(parts, item)
         if len(names) + count > most:
             found = f"{_short(item)} stands for {count} names"
             raise HostlistError(f"{found}; at most {most} are read")
@@ -42,23 +40,28 @@ def expanded(text: str, most: int = MOST_NAMES) -> list[str]:
     return names
 
 
+def counted(text: str) -> int:
+    """How many names a list stands for. Raises HostlistError for a list that is damaged."""
+    return sum(_count(_parts(item), item) for item in _items(text))
+
+
 def folded(names: Iterable[str]) -> str:
     """A list that stands for the names: neighbours that differ in their last number share one."""
     groups: dict[tuple[str, int], list[int]] = {}
     order: list[tuple[str, tuple[str, int] | None]] = []
-    matches = [(name, _TAIL.match(name)) for name in names]
+    parted = [(name, head, name[len(head) :]) for name in names for head in [name.rstrip(_DIGITS)]]
     # Numbers with leading zeros have a width, and so have longer ones beside them.
-    padded = {(m[1], len(m[2])) for _, m in matches if m and m[2][0] == "0" and len(m[2]) > 1}
-    for name, match in matches:
-        if match is None or len(match[2]) > 18 or "[" in name:
+    padded = {(head, len(tail)) for _, head, tail in parted if tail[:1] == "0" and len(tail) > 1}
+    for name, head, tail in parted:
+        if not tail or len(tail) > 18 or "[" in head:
             order.append((name, None))
             continue
-        key = (match[1], len(match[2]))
+        key = (head, len(tail))
         if key not in padded:
-            key = (match[1], 0)
+            key = (head, 0)
         if key not in groups:
             order.append((name, key))
-        groups.setdefault(key, []).append(int(match[2]))
+        groups.setdefault(key, []).append(int(tail))
     shown = [
         name if key is None else f"{key[0]}{_ranges(sorted(set(groups[key])), key[1])}"
         for name, key in order
@@ -109,6 +112,13 @@ def _parts(item: str) -> list[str | list[tuple[str, str]]]:
             pieces.append((match[1], match[2] or match[1]))
         parts += [before, pieces]
     return [*parts, rest] if rest else parts
+
+
+def _count(parts: list[str | list[tuple[str, str]]], item: str) -> int:
+    count = 1
+    for part in parts:
+        count *= sum(_size(piece, item) for piece in part) if isinstance(part, list) else 1
+    return count
 
 
 def _size(piece: tuple[str, str], item: str) -> int:

@@ -15,13 +15,13 @@ _PORT_LINE = re.compile(
     r"^(CA|SW|RT)\s+(\d+)\s+(\d+)\s+(0x[0-9a-fA-F]+)\s+(\d+)x\s+(\S+)"
     r"(?:\s+-\s+(CA|SW|RT)\s+(\d+)\s+(\d+)\s+(0x[0-9a-fA-F]+)\s+\((.*)\)\s*$|\s+(\S.*)$|\s*$)"
 )
-_SECTION = re.compile(r"^(CA|Switch|RT|Router):\s+(?:(0x[0-9a-fA-F]+)\s+)?(.*?):?\s*$")
+_SECTION = re.compile(r"^(CA|Switch|RT|Router):\s+(?:(0x[0-9a-fA-F]+)\s+)?(.*?):?$")
 _ARROW = re.compile(
     r"^\s*(?:(0x[0-9a-fA-F]+)\s+)?(?:\"([^\"]*)\"\s+)?(\d+)\s+(\d+)\[[^\]]*\]\s*"
-    r"==\(\s*(?:(\d+)X\s+(\S+)(?:\s+Gbps)?\s+)?([A-Za-z]+)\s*/\s*([A-Za-z ]+?)\s*\)==>"
+    r"==\(\s*(?:(\d+)X\s+(\S+)(?:\s+Gbps)?\s+)?([A-Za-z]+)\s*/\s*([A-Za-z ]{1,40}?)\s*\)==>"
     r"\s*(?:(0x[0-9a-fA-F]+)\s+)?(?:(\d+)\s+(\d+))?\s*\[[^\]]*\]\s*\"([^\"]*)\"\s*\((.*)\)\s*$"
 )
-_ANY = re.compile(rf"{_PORT_LINE.pattern}|==\(.*\)==>", re.M)
+_ANY = re.compile(rf"{_PORT_LINE.pattern}|==\([^()\n]{{0,80}}\)==>", re.M)
 # Signalling rate of a lane in Gb/s, as iblinkinfo prints it.
 _SPEED_OF_GBPS = (
     (2.5, "SDR"),
@@ -53,7 +53,7 @@ def read(source: Source) -> Facts:
             continue
         port = _PORT_LINE.match(line)
         arrow = None if port else _ARROW.match(line)
-        heading = None if port or arrow else _SECTION.match(line)
+        heading = None if port or arrow else _SECTION.match(line.rstrip())
         if port:
             _take_port(fabric, keys, number, port)
         elif arrow:
@@ -107,7 +107,7 @@ def _take_port(fabric: Fabric, keys: _Keys, number: int, match: re.Match[str]) -
 
 
 def _names(text: str) -> tuple[str, str]:
-    quoted = re.match(r"\s*'(.*)'\s+-\s+'(.*)'\s*$", text)
+    quoted = re.match(r"\s*'(.{0,200})'\s+-\s+'(.{0,200})'\s*$", text)
     if quoted:
         return quoted[1].strip(), quoted[2].strip()
     mine, _, theirs = text.partition(" - ")
@@ -158,7 +158,7 @@ def _kinds_by_lid(source: Source) -> dict[int, str]:
     kinds: dict[int, str] = {}
     kind: str | None = None
     for line in source.lines:
-        heading = _SECTION.match(line)
+        heading = _SECTION.match(line.rstrip())
         if heading:
             kind = _KINDS[heading[1]]
         elif kind and (match := _ARROW.match(line)):

@@ -18,7 +18,7 @@ _PORT = re.compile(
     r"^\[(\d+)\](?:\[ext \d+\])?(?:\(([0-9a-fA-F]+)\))?\s*"
     r'"([^"]+)"\s*\[(\d+)\](?:\[ext \d+\])?(?:\(([0-9a-fA-F]+)\))?(.*)$'
 )
-_PEER = re.compile(r'#.*?"(.*)"')
+_PEER = re.compile(r'[^#]*#[^"]*"(.*)"')
 _SPEED = re.compile(r"(?<![\w.])(\d{1,2})x([A-Z]{2,3}\d*)\b")
 _WIDTH = re.compile(r"(?<!\S)w=(1|2|4|8|12)(?!\S)")
 _FACT = re.compile(r"^(vendid|devid|sysimgguid|switchguid|caguid|rtguid|nodeguid)\s*=\s*(\S*)")
@@ -101,7 +101,7 @@ def _take_port(
         found = f"port {local} of a node with {ports} ports"
         raise source.refuse(f"line {number}", found, "correct the line")
     peer_key = match[3]
-    named = _PEER.search(rest)
+    named = _PEER.match(rest)
     kind = kinds.get(peer_key) or _OF_LETTER.get(peer_key[:1] if peer_key[1:2] == "-" else "", "")
     if not kind:
         found = f"{peer_key!r} has no record, so what it is cannot be told"

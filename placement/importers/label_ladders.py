@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from .switch_graph import MOST_TIERS
 from .tier_names import tier_names
 
 
@@ -18,8 +19,8 @@ class LabelLadder:
     unique: bool = True
 
 
-_AWS_LAYER = re.compile(r"^topology\.k8s\.aws/network-node-layer-(\d+)$")
-_FABRIC_TIER = re.compile(r"^fabric\.topograph\.run/tier-(\d+)$")
+_AWS_LAYER = re.compile(r"^topology\.k8s\.aws/network-node-layer-(\d{1,4})$")
+_FABRIC_TIER = re.compile(r"^fabric\.topograph\.run/tier-(\d{1,4})$")
 _FIXED = (
     LabelLadder(
         "GKE",
@@ -96,6 +97,8 @@ _FIXED = (
         unique=False,
     ),
 )
+_LONGEST_KEY = 317
+"""Of a label in Kubernetes: 253 characters of a domain, a slash and a name of 63."""
 _WORDS = ("tor", "rack", "leaf", "subblock", "block", "pod", "superpod", "spine", "core")
 _GENERAL = re.compile(
     rf"^[^/]*topology[^/]*/(?:[a-z-]*-)?({'|'.join(_WORDS)})$|"
@@ -139,7 +142,8 @@ def ladders_in(keys: Iterable[str]) -> list[LabelLadder]:
             found.append(LabelLadder(ladder.name, keys_there, ladder.unique))
     if not found:
         # Labels of a site's own: the words tell the order, which counting then confirms.
-        own = {m[1] or m[2]: key for key in there if (m := _GENERAL.match(key))}
+        short = [key for key in there if len(key) <= _LONGEST_KEY]
+        own = {m[1] or m[2]: key for key in short if (m := _GENERAL.match(key))}
         named = {own[word]: word for word in _WORDS if word in own}
         found += [LabelLadder("the site", named, unique=False)] if named else []
     return found
@@ -148,4 +152,4 @@ def ladders_in(keys: Iterable[str]) -> list[LabelLadder]:
 def _numbered(keys: set[str], pattern: re.Pattern[str]) -> list[str]:
     """The keys of that form by their number."""
     matches = [match for key in keys if (match := pattern.match(key))]
-    return [match[0] for match in sorted(matches, key=lambda match: int(match[1]))]
+    return [match[0] for match in sorted(matches, key=lambda match: int(match[1]))][:MOST_TIERS]

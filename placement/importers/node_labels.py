@@ -157,7 +157,7 @@ def _texts(source: Source, place: str, labels: Any) -> dict[str, str]:
     for key, value in mapping_of(source, labels or {}, place).items():
         if value is not None and not isinstance(value, str | int | float):
             raise source.refuse(place, f"label {key} is {shown(value)}", "a label is text")
-        found[str(key)] = "" if value is None else str(value)
+        found[str(key)] = "" if value is None else str(value).strip()
     return found
 
 

@@ -119,11 +119,11 @@ def _words(source: Source, place: str, data: Any) -> dict[str, str]:
         word = re.sub(r"[-_]", "", str(key)).lower().removeprefix("customer").removesuffix("id")
         if word not in RUNGS and word != _FABRIC:
             continue
-        if value in (None, ""):
+        if value is None or (isinstance(value, str) and not value.strip()):
             continue
         if not isinstance(value, str):
             raise source.refuse(place, f"{key} is {shown(value)}", "give it as text")
-        found[word] = value
+        found[word] = value.strip()
     return found
 
 

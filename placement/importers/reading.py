@@ -42,7 +42,7 @@ def places_of(source: Source, pattern: str) -> dict[str, str]:
     for match in re.finditer(pattern, source.text, re.M):
         line += source.text.count("\n", at, match.start(1))
         at = match.start(1)
-        found.setdefault(match[1], f"line {line}")
+        found.setdefault(match[1].strip(), f"line {line}")
     return found
 
 

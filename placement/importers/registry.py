@@ -6,12 +6,13 @@ import difflib
 import importlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from ..errors import InvalidInput, Problem
 from .facts import Facts
 from .source import Source
+from .usable_names import with_usable_names
 
 MODULES: tuple[str, ...] = (
     "ascend_rank_table",
@@ -71,7 +72,7 @@ class Importer:
 def importers() -> tuple[Importer, ...]:
     """Every importer, by name."""
     found = [
-        importer
+        replace(importer, read=with_usable_names(importer.read))
         for module in MODULES
         for importer in importlib.import_module(f".{module}", __package__).IMPORTERS
     ]

@@ -29,7 +29,7 @@ _LINK = re.compile(
 _SCALE = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _GROUPS = ("TP", "DP", "EP", "PP", "DP_EP", "CP")
-_BUSBW_LINE = re.compile(r"^\s*([A-Za-z_]+)\s*,?\s*:\s*(\S*)\s*$")
+_BUSBW_LINE = re.compile(r"^\s*([A-Za-z_]+)[ \t]*(?:,[ \t]*)?:\s*(\S*)\s*$")
 _OPS = {
     "allreduce": "all_reduce",
     "allgather": "all_gather",

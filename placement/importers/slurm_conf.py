@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from ..errors import InvalidInput
 from .fabric import identifier
 from .facts import Facts
-from .hostlists import HostlistError, expanded
+from .hostlists import HostlistError, counted
 from .registry import Importer
 from .slurm_parts import Parts
 from .source import Source
@@ -18,8 +18,10 @@ NAME = "slurm-topology-conf"
 _KEYS = ("SwitchName", "Switches", "Nodes", "LinkSpeed", "BlockName", "BlockSizes", "RingName")
 _OLD_SIZES = "BlockLevels"
 _SUBJECTS = ("switchname", "blockname", "ringname", "blocksizes", _OLD_SIZES.lower())
-_PAIR = re.compile(r"""([A-Za-z]+)\s*=\s*("[^"]*"|'[^']*'|\S*)""")
-_FIRST = re.compile(r"^\s*#?\s*(?:switchname|blockname|ringname|blocksizes)\s*=", re.I | re.M)
+_PAIR = re.compile(r"""(?<![A-Za-z])([A-Za-z]+)\s*=\s*("[^"]*"|'[^']*'|\S*)""")
+_FIRST = re.compile(
+    r"^[ \t]*(?:#[ \t]*)?(?:switchname|blockname|ringname|blocksizes)[ \t]*=", re.I | re.M
+)
 _COMMENTED = re.compile(r"^\s*#+\s*BlockName\s*=.*?Nodes\s*=\s*(\S+)", re.I)
 _REAL_NAME = re.compile(r"^#\s*([^\s=#]+)=(\S+)\s*$")
 _GUID = re.compile(r"0x[0-9a-f]{12,16}", re.I)
@@ -82,7 +84,7 @@ def _read_comment(parts: Parts, commented: list[tuple[int, int]], number: int, r
     block = _COMMENTED.match(raw)
     if block:
         try:
-            commented.append((number, len(expanded(block[1]))))
+            commented.append((number, counted(block[1])))
         except HostlistError:
             parts.warnings.append(f"line {number}: a commented block that cannot be read")
         return

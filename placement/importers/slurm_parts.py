@@ -120,7 +120,7 @@ class Parts:
         try:
             return tree_of(self.children, self.nodes, self.place)
         except NoTree as error:
-            if error.kind == "node":
+            if error.kind in ("node", "depth"):
                 raise self.source.refuse(error.place, error.found, error.fix) from error
             first = error
         try:

@@ -16,11 +16,9 @@ from .source import Source
 NAME = "slurm-topology-yaml"
 _KINDS = ("tree", "block", "flat", "ring", "torus3d")
 _GENERAL = ("topology", "cluster_default")
-_MARK = re.compile(
-    r"^\s*(?:-\s+)?(?:tree|block|flat|ring|torus3d|cluster_default|[\"']?topology[\"']?)\s*:",
-    re.M,
-)
-_BEGINS = re.compile(r"^\s*-?\s*[\"'{]*\s*[\"']?topology[\"']?\s*:\s*\S", re.M)
+_START = r"^[ \t]*(?:-[ \t]*)?(?:\{[ \t]*)?[\"']?"
+_MARK = re.compile(rf"{_START}(?:topology|cluster_default|{'|'.join(_KINDS)})[\"']?[ \t]*:", re.M)
+_BEGINS = re.compile(rf"{_START}topology[\"']?[ \t]*:[ \t]*\S", re.M)
 LARGEST_SIDE = 2**18
 
 
@@ -94,7 +92,7 @@ def _entries(source: Source) -> list[dict[str, Any]]:
 
 
 def _places(source: Source) -> dict[str, str]:
-    return places_of(source, r"topology[\"']?[ \t]*:[ \t]*[\"']?([^\"'\n,#]*[^\"'\s,#])")
+    return places_of(source, r"topology[\"']?[ \t]*:[ \t]*[\"']?([^\"'\s,#][^\"'\n,#]*)")
 
 
 def _kind(source: Source, place: str, name: str, entry: dict[str, Any]) -> tuple[str, list[str]]:

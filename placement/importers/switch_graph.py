@@ -7,9 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from ..errors import InvalidInput, Problem
 from .facts import Network, TierFacts
 from .tier_names import tier_names
 
+MOST_TIERS = 32
+"""Deeper networks are no fabrics: the deepest that are built have five."""
 FEW_HOSTS = 0.25
 """A switch with less than this part of the hosts of its neighbours is above them: a spine to which
 a manager or a gateway is attached is no leaf."""
@@ -70,17 +73,24 @@ def network_of(
     bytes_per_s of a tier: the least of the usual rates of one link on the way up to it.
     oversubscription: what all hosts can send over what all links of one level can take up, the
     worst on the way. Both None where a rate is not known; latency_s is the sum over the way up
-    and down. The spine is None where nothing joins all hosts.
+    and down. The spine is None where nothing joins all hosts. Raises InvalidInput for more than
+    MOST_TIERS tiers.
     """
     level = levels([*hosts, *beside], cables)
+    growing = _Parts(hosts, level)
     parts: list[tuple[int, dict[str, str]]] = []
     domains_below = len(hosts)
-    for height in range(1, max(level.values(), default=0) + 2):
-        member = _components(hosts, cables, level, height)
-        count = len(set(member.values()))
-        if count < domains_below or (height == 1 and count > 1):
-            parts.append((height, member))
-            domains_below = count
+    for height, joining in sorted(_by_height(level, cables).items()):
+        for cable in joining:
+            growing.join(cable.a, cable.b)
+        if growing.count < domains_below or (height == 1 and growing.count > 1):
+            parts.append((height, growing.names()))
+            domains_below = growing.count
+        if len(parts) > MOST_TIERS:
+            found = f"more than {MOST_TIERS} tiers of switches between the hosts"
+            raise InvalidInput("network", [Problem("", found, "hand in a fabric, not a chain")])
+        if domains_below == 1:
+            break
     joined = domains_below == 1
     inner = parts[:-1] if joined and parts else parts
     tiers = tier_names(len(inner))
@@ -114,28 +124,47 @@ def _is_above(end: str, counts: Mapping[str, int], joined: Mapping[str, Sequence
     return len(beside) >= 2 and counts[end] < FEW_HOSTS * median(beside)
 
 
-def _components(
-    hosts: Sequence[str], cables: Sequence[Cable], level: Mapping[str, int], height: int
-) -> dict[str, str]:
-    """For each host the name of its component: that of the first switch of the highest level."""
-    parent = {end: end for end in level}
+def _by_height(level: Mapping[str, int], cables: Sequence[Cable]) -> dict[int, list[Cable]]:
+    """Cables by the level up to which they join: those within a level join from above it."""
+    found: dict[int, list[Cable]] = {1: []}
+    for cable in cables:
+        if cable.a in level and cable.b in level:
+            low, high = sorted((level[cable.a], level[cable.b]))
+            found.setdefault(high + (low == high and high > 0), []).append(cable)
+    return found
 
-    def root(end: str) -> str:
+
+class _Parts:
+    """Ends that hang together. count: parts that hold hosts."""
+
+    def __init__(self, hosts: Sequence[str], level: Mapping[str, int]) -> None:
+        self._hosts = hosts
+        self._parent = {end: end for end in level}
+        self._best = {end: (-height, end) for end, height in level.items()}
+        self._hosting = set(hosts)
+        self.count = len(self._hosting)
+
+    def _root(self, end: str) -> str:
+        parent = self._parent
         while parent[end] != end:
             parent[end] = parent[parent[end]]
             end = parent[end]
         return end
 
-    beyond = height + 1
-    for cable in cables:
-        low, high = sorted((level.get(cable.a, beyond), level.get(cable.b, beyond)))
-        if high < height or (high == height and low < height):
-            parent[root(cable.a)] = root(cable.b)
-    names: dict[str, str] = {}
-    for end in sorted(level, key=lambda end: (-level[end], end)):
-        if level[end] <= height:
-            names.setdefault(root(end), end)
-    return {host: names[root(host)] for host in hosts}
+    def join(self, a: str, b: str) -> None:
+        """Make one part of those of two ends."""
+        a, b = self._root(a), self._root(b)
+        if a == b:
+            return
+        self._parent[a] = b
+        self._best[b] = min(self._best[a], self._best[b])
+        if a in self._hosting:
+            self.count -= b in self._hosting
+            self._hosting.add(b)
+
+    def names(self) -> dict[str, str]:
+        """For each host the first of the highest switches of its part."""
+        return {host: self._best[self._root(host)][1] for host in self._hosts}
 
 
 class _Numbers:

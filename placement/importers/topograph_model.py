@@ -138,7 +138,7 @@ def _line(source: Source, name: str) -> str:
 
 def _texts(source: Source, value: Any, place: str) -> dict[str, str]:
     return {
-        str(key): str(one)
+        str(key): str(one).strip()
         for key, one in mapping_of(source, value, place).items()
         if isinstance(one, str | int | float)
     }

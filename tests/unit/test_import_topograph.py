@@ -119,6 +119,23 @@ def test_instances_listed_root_first_are_told_by_counting() -> None:
     assert any("other way round" in warning for warning in facts.warnings)
 
 
+def test_what_lambda_s_api_answers_is_read_without_its_page_token() -> None:
+    listed = [
+        {
+            "id": f"i-{k}",
+            "networkPath": [{"id": f"l{k // 2}"}, {"id": "s"}],
+            "nvlink": {"domain_id": "d", "clique_id": str(k // 2)} if k else None,
+        }
+        for k in range(4)
+    ]
+    facts = facts_of(json.dumps({"data": listed, "page_token": "s3cret"}), "topograph-output")
+    assert facts.network is not None
+    assert facts.network.domains["i-3"] == {"nvlink": "d.1", "leaf": "l1"}
+    assert facts.network.domains["i-0"] == {"leaf": "l0"}
+    assert any("more pages" in warning for warning in facts.warnings)
+    assert "s3cret" not in "".join(facts.warnings)
+
+
 def test_contradicting_instances_are_refused_with_their_line() -> None:
     text = instances(a=["l1", "s1"], b=["l1", "s2"], c=["l2", "s2"], d=["l2", "s1"])
     with pytest.raises(InvalidInput, match=r"line \d+: leaf 'l1' lies in pod 's1' by a"):
