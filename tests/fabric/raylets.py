@@ -1,0 +1,166 @@
+"""Ray on hosts of a fabric: each node a machine of its own, joined over the fabric alone."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from railweave.agents import processes
+from waiting import wait_until
+
+from .fabric import Fabric
+from .hosts import TESTS, end_processes, start
+
+_PORT = 6379
+_UP_S = 180.0
+_AT_A_TIME = 2
+
+
+class Raylets:
+    """Ray nodes on these hosts, the first of them the head, while the context lasts.
+
+    resources: of every node, for Ray. Logs are in `folder`, as `<host>.log`.
+    """
+
+    def __init__(self, fabric: Fabric, hosts: Sequence[str], resources: str = "{}") -> None:
+        self._fabric = fabric
+        self._hosts = list(hosts)
+        self._resources = resources
+        self._machines: dict[str, subprocess.Popen[str]] = {}
+        # Unix sockets have short names only, so Ray's folders start from a short one.
+        self.folder = Path(tempfile.mkdtemp(prefix="rwf-", dir="/tmp"))
+
+    def environment(self) -> dict[str, str]:
+        """What a driver on one of the hosts needs to find and enter this Ray cluster."""
+        return {
+            "RAY_ADDRESS": f"{self._fabric.hosts[self._hosts[0]].address}:{_PORT}",
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN_PATH": str(self.folder / "token"),
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "PYTHONPATH": str(TESTS),
+        }
+
+    def run(self, module: str, *arguments: str, timeout_s: float = 180.0) -> str:
+        """What a Python module prints that is run as a driver on the head. Raises RuntimeError."""
+        found = subprocess.run(
+            [*self._inside(self._hosts[0]), sys.executable, "-m", module, *arguments],
+            env={**self._fabric.environment(), **self.environment()},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        if found.returncode:
+            raise RuntimeError(f"{module} ended with {found.returncode}: {found.stderr[-3000:]}")
+        return found.stdout
+
+    def power_loss(self, host: str) -> None:
+        """Kill a node's machine: every process of it is gone at once."""
+        machine = self._machines.pop(host)
+        machine.kill()
+        machine.wait()
+        end_processes(self._fabric, host)
+
+    def __enter__(self) -> Self:
+        try:
+            token = self.folder / "token"
+            token.touch(mode=0o600)
+            token.write_text(secrets.token_hex(32))
+            self._start(self._hosts[:1])
+            for at in range(1, len(self._hosts), _AT_A_TIME):
+                self._start(self._hosts[at : at + _AT_A_TIME])
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every node and remove what they wrote."""
+        for host in list(self._machines):
+            self.power_loss(host)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _start(self, hosts: Sequence[str]) -> None:
+        for host in hosts:
+            with (self.folder / f"{host}.log").open("w") as log:
+                self._machines[host] = start(
+                    self._fabric,
+                    host,
+                    self._command(host),
+                    environment=self._settings(),
+                    output=log,
+                    machine=True,
+                )
+        for host in hosts:
+            wait_until(lambda host=host: self._is_up(host), _UP_S, f"the raylet on {host} is up")
+
+    def _is_up(self, host: str) -> bool:
+        log = (self.folder / f"{host}.log").read_text(errors="replace")
+        if self._machines[host].poll() is not None:
+            raise RuntimeError(f"the raylet on {host} ended: {log[-2000:]}")
+        return "Ray runtime started" in log
+
+    def _command(self, host: str) -> list[str]:
+        head = host == self._hosts[0]
+        address = self._fabric.hosts[host].address
+        role = (
+            [
+                "--head",
+                f"--port={_PORT}",
+                "--ray-client-server-port=10001",
+                "--include-dashboard=false",
+                "--no-monitor",
+            ]
+            if head
+            else [f"--address={self.environment()['RAY_ADDRESS']}"]
+        )
+        return [
+            *(sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--log-color=false"),
+            *role,
+            f"--node-ip-address={address}",
+            f"--node-name={host}",
+            f"--labels=railweave.io/node={host}",
+            f"--resources={self._resources}",
+            "--num-cpus=4",
+            "--num-gpus=0",
+            "--object-store-memory=80000000",
+            f"--temp-dir={self.folder / host}",
+            "--dashboard-agent-listen-port=0",
+            "--include-log-monitor=false",
+            "--disable-usage-stats",
+        ]
+
+    def _settings(self) -> Mapping[str, str]:
+        kept = {name: "" for name in os.environ if name.startswith("RAY_")}
+        settings = self.environment()
+        del settings["RAY_ADDRESS"]
+        return kept | settings | {
+            "RAY_worker_niceness": "0",
+            "RAY_enable_worker_prestart": "false",
+            "RAY_prestart_worker_first_driver": "false",
+            "RAY_raylet_start_wait_time_s": "150",
+            "PYTHONUNBUFFERED": "1",
+        }  # fmt: skip
+
+    def _inside(self, host: str) -> list[str]:
+        """The command that enters a node's machine: its network, processes and name."""
+        unshare = self._machines[host].pid
+        [first] = [each for each in processes.table().values() if each.parent_pid == unshare]
+        return ["nsenter", f"--target={first.pid}", "--net", "--pid", "--mount", "--uts"]
