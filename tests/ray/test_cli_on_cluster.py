@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 import ray
-from railweave.placement import Cluster
+from railweave.placement import Cluster, build_pcg, load_workload
 from railweave.placement.constraints import AtMost, Constraints, Pin, Segments, with_free
 from railweave.placement.constraints_file import parse_constraints
+from railweave.scheduler import Job
 from railweave.scheduler.cli.main import run
 from railweave.scheduler.client import Client
 from railweave.scheduler.embedded import EmbeddedCluster
@@ -23,6 +24,19 @@ from waiting import wait_until
 
 COMMAND = (sys.executable, "-c", "from railweave.scheduler.cli.main import main; main()")
 PYTHON = ("python", "-c")
+TWO_PODS = """
+format: railweave.cluster/1
+name: two-pods
+rails: 2
+tiers:
+  - {name: pod, bandwidth: 25e9, latency: 2e-6}
+  - {name: spine, bandwidth: 25e9, latency: 4e-6, oversubscription: 4}
+nodes:
+  - {name: n0, accelerator: H200, devices: 2, domains: {pod: p0}}
+  - {name: n1, accelerator: H200, devices: 2, domains: {pod: p0}}
+  - {name: n2, accelerator: H200, devices: 2, domains: {pod: p1}}
+  - {name: n3, accelerator: H200, devices: 2, domains: {pod: p1}}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +117,41 @@ def test_a_submitted_job_can_be_waited_for_looked_at_and_read(railweave: Any) ->
     assert "tp all_gather" in railweave("explain", job["id"])[1]
     assert job["id"] in railweave("jobs", "--state", "succeeded")[1]
     assert job["id"] not in railweave("jobs", "--state", "FAILED")[1]
+
+
+def test_what_a_plan_saved_is_submitted_and_runs_where_its_split_says(
+    railweave: Any, tmp_path: Path
+) -> None:
+    planned, saved = tmp_path / "two-pods.yaml", tmp_path / "best.json"
+    planned.write_text(TWO_PODS)
+    code, out, err = railweave(
+        *("plan", "--model", "llama-3-8b", "--cluster", str(planned), "--global-batch", "16"),
+        *("--sequence", "2048", "--tp", "2", "--pp", "2", "--dp", "2", "--keep", "1"),
+        *("--schedule", "1f1b", "--save-workload", str(saved)),
+    )
+    assert code == 0, out + err
+    workload = load_workload(saved)
+    job = Job(name="by hand", entrypoint="true", workload=workload)
+    assert job.graph() == build_pcg(workload)
+    script = "import os; print(os.environ['RANK'], os.environ['WORLD_SIZE'])"
+    code, out, err = railweave(
+        *("submit", "--name", "planned", "--workload", str(saved), "--wait", "--json"),
+        *("--", *PYTHON, script),
+    )
+    assert code == 0, out + err
+    found = json.loads(out)
+    assert (found["state"], found["devices"]) == ("SUCCEEDED", 8)
+    assert railweave("logs", found["id"], "--rank", "7")[1] == "7 8\n"
+    (attempt,) = json.loads(railweave("show", found["id"], "--json")[1])["attempts"]
+    nodes = [node for node, _ in attempt["placement"]["devices"]]
+    assert nodes[0::2] == nodes[1::2] and len(set(nodes)) == 4
+    pods = {node.name: node.domains["pod"] for node in NODES}
+    place = [pods[node] for node in nodes]
+    stages = place[:4], place[4:]
+    assert all(set(stage) == {"p0"} or set(stage) == {"p1"} for stage in stages)
+    traffic = json.loads(railweave("explain", found["id"], "--json")[1])["traffic_bytes_by_kind"]
+    sent = {group.name.split("/")[0] for group in build_pcg(workload).groups}
+    assert {name.split()[0] for name in traffic} == sent
 
 
 def test_a_job_with_constraints_is_placed_and_after_a_lost_node_placed_again_as_they_say(
