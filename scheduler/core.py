@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .lifecycle import JobEvent, Outcome, Step
-from .records import NewAttempt
+from .records import JobRecord, NewAttempt
 from .settings import Settings
 from .store import Store
+from .verdict import Verdict, broken_attempts, judge
 
 _log = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ class Core:
         self.unplaceable: dict[str, tuple[str, float]] = {}
         self.on_final: list[Callable[[str], None]] = []
         self._changed = asyncio.Event()
+        self._verdicts: dict[str, tuple[int, Verdict | None, float]] = {}
 
     @staticmethod
     def now_s() -> float:
@@ -53,6 +55,7 @@ class Core:
         cause: Mapping[str, Any] | None = None,
         data: Mapping[str, Any] | None = None,
         happened_s: float | None = None,
+        reason: str = "",
     ) -> Step:
         """`Store.advance`, and everyone who waits is woken."""
         taken = self.store.advance(
@@ -65,6 +68,7 @@ class Core:
             cause=cause,
             data=data,
             happened_s=happened_s,
+            reason=reason,
         )
         if taken.outcome is Outcome.REFUSED:
             _log.warning("%s of %s refused: %s", happened, job_id, taken.why)
@@ -74,6 +78,7 @@ class Core:
                 # Devices may be free again: what could not be placed before is worth a new look.
                 self.unplaceable.clear()
             if taken.life.state.final:
+                self._verdicts.pop(job_id, None)
                 for told in self.on_final:
                     told(job_id)
         self.changed()
@@ -84,6 +89,33 @@ class Core:
         return {
             job_id: why for job_id, (why, until_s) in self.unplaceable.items() if until_s > now_s
         }
+
+    def verdict(self, job: JobRecord) -> Verdict | None:
+        """What followed from the last fault of a job that waits; None where nothing broke."""
+        return self._judged(job)[0]
+
+    def paused(self, job: JobRecord, now_s: float) -> str:
+        """Why a job must not start yet though it may restart; empty when it may."""
+        verdict, stopped_s = self._judged(job)
+        if verdict is None or not stopped_s <= now_s < stopped_s + verdict.pause_s:
+            return ""
+        left_s = stopped_s + verdict.pause_s - now_s
+        return f"pauses for another {left_s:.0f} s: {verdict.why}"
+
+    def _judged(self, job: JobRecord) -> tuple[Verdict | None, float]:
+        life = job.life
+        if not life.faults:
+            return None, 0.0
+        known = self._verdicts.get(job.job_id)
+        if known is None or known[0] != life.faults:
+            # Attempts are large; a job's verdict stays until it breaks again.
+            attempts = self.store.attempts(job.job_id)
+            broken = broken_attempts(attempts)
+            verdict = judge(broken, self.settings.limits(life.max_restarts)) if broken else None
+            stopped_s = max((each.stopped_s or 0.0 for each in attempts if each.cause), default=0.0)
+            known = (life.faults, verdict, stopped_s)
+            self._verdicts[job.job_id] = known
+        return known[1], known[2]
 
     def note(
         self,

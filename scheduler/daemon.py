@@ -258,9 +258,13 @@ class Daemon:
         core = self._core
         while True:
             now_s = core.now_s()
-            queue = in_order(core.store.waiting())
+            waiting = in_order(core.store.waiting())
+            # A job that pauses holds nobody back: its devices would stand idle.
+            pauses = {job.job_id: core.paused(job, now_s) for job in waiting}
+            pauses = {job_id: why for job_id, why in pauses.items() if why}
+            queue = [job for job in waiting if job.job_id not in pauses]
             if not queue:
-                core.waits.clear()
+                core.waits = pauses
                 return
             if self._nodes.topology.cluster is None:
                 core.waits = {job.job_id: "no node of the cluster is known yet" for job in queue}
@@ -274,7 +278,7 @@ class Daemon:
             found = look(queue, self._nodes.ledger().supply(), unplaceable, settled)
             for job_id, why in found.impossible.items():
                 core.advance(job_id, JobEvent.REJECT, why)
-            core.waits = found.waits
+            core.waits = found.waits | pauses
             self._note_waits(found.waits)
             if found.start is None:
                 return

@@ -50,7 +50,8 @@ class Launcher:
         ledger = self._nodes.ledger()
         spec = core.store.spec(job_id)
         before = self._placement_before(record)
-        kept = core.store.kept_spares(but=job_id)
+        verdict = core.verdict(record)
+        kept = core.store.kept_spares(but=job_id) | set(verdict.avoid if verdict else ())
         job, found = await asyncio.to_thread(lambda: _solve(spec, ledger, before, kept))
         if found.never and self._nodes.settled:
             core.advance(job_id, JobEvent.REJECT, found.never)

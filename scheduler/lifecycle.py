@@ -25,7 +25,7 @@ class JobState(StrEnum):
     SUCCEEDED = "SUCCEEDED"
     """Every rank ended with exit code 0. Final."""
     FAILED = "FAILED"
-    """Given up: the restarts are spent or the job can never be placed. Final."""
+    """Given up: the restarts are spent, the job is at fault, or it can never be placed. Final."""
     CANCELLED = "CANCELLED"
     """Ended because somebody asked for it. Final."""
 
@@ -54,6 +54,8 @@ class JobEvent(StrEnum):
     """Somebody asked for the job to end."""
     REJECT = "reject"
     """The job can never be placed on this cluster."""
+    GIVE_UP = "give_up"
+    """The verdict on a broken attempt, while it is being stopped, is that none may follow."""
 
 
 class Move(StrEnum):
@@ -139,6 +141,7 @@ _FINAL_ROW: dict[JobEvent, JobState | Move] = {
     _E.SUCCEED: _M.KEEP,
     _E.CANCEL: _M.KEEP,
     _E.REJECT: _M.KEEP,
+    _E.GIVE_UP: _M.KEEP,
 }
 
 TABLE: dict[tuple[JobState, bool], dict[JobEvent, JobState | Move]] = {
@@ -151,6 +154,7 @@ TABLE: dict[tuple[JobState, bool], dict[JobEvent, JobState | Move]] = {
         _E.SUCCEED: _M.REFUSE,
         _E.CANCEL: _S.CANCELLED,
         _E.REJECT: _S.FAILED,
+        _E.GIVE_UP: _M.REFUSE,
     },
     (_S.LAUNCHING, True): {
         _E.LAUNCH: _M.REFUSE,
@@ -161,6 +165,7 @@ TABLE: dict[tuple[JobState, bool], dict[JobEvent, JobState | Move]] = {
         _E.SUCCEED: _S.SUCCEEDED,
         _E.CANCEL: _M.STOP_TO_CANCEL,
         _E.REJECT: _M.STOP_TO_FAIL,
+        _E.GIVE_UP: _M.REFUSE,
     },
     (_S.RUNNING, True): {
         _E.LAUNCH: _M.REFUSE,
@@ -171,6 +176,7 @@ TABLE: dict[tuple[JobState, bool], dict[JobEvent, JobState | Move]] = {
         _E.SUCCEED: _S.SUCCEEDED,
         _E.CANCEL: _M.STOP_TO_CANCEL,
         _E.REJECT: _M.STOP_TO_FAIL,
+        _E.GIVE_UP: _M.REFUSE,
     },
     (_S.RECOVERING, True): {
         _E.LAUNCH: _M.REFUSE,
@@ -181,6 +187,7 @@ TABLE: dict[tuple[JobState, bool], dict[JobEvent, JobState | Move]] = {
         _E.SUCCEED: _S.SUCCEEDED,
         _E.CANCEL: _M.STOP_TO_CANCEL,
         _E.REJECT: _M.STOP_TO_FAIL,
+        _E.GIVE_UP: _M.STOP_TO_FAIL,
     },
     (_S.RECOVERING, False): {
         _E.LAUNCH: _S.LAUNCHING,
@@ -191,6 +198,7 @@ TABLE: dict[tuple[JobState, bool], dict[JobEvent, JobState | Move]] = {
         _E.SUCCEED: _M.REFUSE,
         _E.CANCEL: _S.CANCELLED,
         _E.REJECT: _S.FAILED,
+        _E.GIVE_UP: _M.KEEP,
     },
     (_S.STOPPING, True): {
         _E.LAUNCH: _M.REFUSE,
@@ -201,6 +209,7 @@ TABLE: dict[tuple[JobState, bool], dict[JobEvent, JobState | Move]] = {
         _E.SUCCEED: _M.END,
         _E.CANCEL: _M.KEEP,
         _E.REJECT: _M.KEEP,
+        _E.GIVE_UP: _M.KEEP,
     },
     (_S.SUCCEEDED, False): _FINAL_ROW,
     (_S.FAILED, False): _FINAL_ROW,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
+from dataclasses import replace
 
 import ray
 from ray.exceptions import RayError
@@ -14,7 +15,7 @@ from .controller import find_controller
 from .core import Core
 from .fault import Fault, FaultKind
 from .launcher import Launcher, call_off, hand_over
-from .lifecycle import JobEvent, JobState
+from .lifecycle import JobEvent, JobState, Outcome
 from .link import off_loop, within
 from .messages import (
     AttemptPlan,
@@ -26,8 +27,10 @@ from .messages import (
 from .nodes import Nodes
 from .records import JobRecord
 from .reservation import release, reservation_name, reservations
+from .verdict import Decision, Verdict, broken_attempts, judge
 
 _STANDING_S = 10.0
+_EXPLAIN_THE_END = (Decision.JOB_AT_FAULT, Decision.NO_PROGRESS)
 _log = logging.getLogger(__name__)
 
 
@@ -98,10 +101,12 @@ class Recovery:
                 self._nodes.set_aside(fault.node, fault.message)
         if life.state in (JobState.LAUNCHING, JobState.RUNNING):
             self._fault(report)
+        verdict = self._judge(report)
+        given_up = verdict is not None and self._gave_up(report, verdict)
         message = f"stopped on every node, {report.killed} processes were ended"
         if report.lost:
             message += f"; lost with their ranks: {', '.join(sorted(report.lost))}"
-        core.advance(
+        taken = core.advance(
             report.job_id,
             JobEvent.STOPPED,
             message,
@@ -109,7 +114,43 @@ class Recovery:
             cause=report.fault.model_dump(mode="json") if report.fault else None,
             data={"killed": report.killed, "lost": report.lost, "survivors": report.survivors},
             happened_s=report.at_s,
+            reason=verdict.why if verdict and verdict.decision in _EXPLAIN_THE_END else "",
         )
+        if verdict is not None and taken.outcome is Outcome.CHANGED:
+            if not given_up:
+                data = verdict.to_data()
+                core.note(
+                    "verdict", verdict.why, job_id=report.job_id, attempt=report.attempt, data=data
+                )
+            if verdict.pause_s:
+                asyncio.get_running_loop().call_later(verdict.pause_s, core.changed)
+
+    def _judge(self, report: Report) -> Verdict | None:
+        """The verdict on a broken attempt; None where it is over already or ends on request."""
+        store = self._core.store
+        life = store.job(report.job_id).life
+        if report.fault is None or life.attempt != report.attempt or not life.holds_devices:
+            return None
+        if life.ending is JobState.CANCELLED:
+            return None
+        attempts = store.attempts(report.job_id)
+        # The store has the first sign; the report tells the root cause.
+        attempts[-1] = replace(attempts[-1], cause=report.fault.model_dump(mode="json"))
+        limits = self._core.settings.limits(life.max_restarts)
+        return judge(broken_attempts(attempts), limits)
+
+    def _gave_up(self, report: Report, verdict: Verdict) -> bool:
+        """Whether the verdict ended the job, which is written down before its devices are free."""
+        if not verdict.decision.final:
+            return False
+        taken = self._core.advance(
+            report.job_id,
+            JobEvent.GIVE_UP,
+            verdict.why,
+            attempt=report.attempt,
+            data=verdict.to_data(),
+        )
+        return taken.outcome is Outcome.CHANGED
 
     async def stop(self, job_id: str) -> None:
         """Tell a job's controller that the attempt is to end; `tend` repeats it if that fails."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import Field
 
 from ..placement.explained import Explained
+from .verdict import Limits
 
 
 class Settings(Explained):
@@ -23,6 +24,9 @@ class Settings(Explained):
     settle_s: how long no node must have joined before a job that needs more than there is counts
         as impossible; until then it waits.
     reserve_s: how long Ray may take to reserve an attempt's capacity.
+    fruitless_restarts: how many restarts in a row a job may have without a new step or checkpoint,
+        faults of machines not counted. restart_pause_s: before the second of them, doubled for
+        each further one up to longest_restart_pause_s; the first is made at once.
     """
 
     state_dir: str = Field(min_length=1)
@@ -34,11 +38,23 @@ class Settings(Explained):
     set_aside_s: float = Field(default=600.0, ge=0)
     settle_s: float = Field(default=10.0, ge=0)
     reserve_s: float = Field(default=15.0, gt=0)
+    fruitless_restarts: int = Field(default=5, ge=0)
+    restart_pause_s: float = Field(default=1.0, ge=0)
+    longest_restart_pause_s: float = Field(default=300.0, ge=0)
 
     @property
     def store_location(self) -> str:
         """Path or URL of the store."""
         return self.store or str(Path(self.state_dir) / "railweave.db")
+
+    def limits(self, max_restarts: int) -> Limits:
+        """How far a job may go that has so many restarts."""
+        return Limits(
+            max_restarts,
+            self.fruitless_restarts,
+            self.restart_pause_s,
+            self.longest_restart_pause_s,
+        )
 
     def checkpoint_dir(self, job_id: str) -> str:
         """Where a job's checkpoints go when it names no place."""

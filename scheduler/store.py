@@ -123,13 +123,14 @@ class Store:
         cause: Mapping[str, Any] | None = None,
         data: Mapping[str, Any] | None = None,
         happened_s: float | None = None,
+        reason: str = "",
     ) -> Step:
         """Apply an event to a job: its state, attempt, devices and history, in one transaction.
 
         attempt fences the event as `lifecycle.step` says; an event that changes nothing writes
         nothing. launch is needed for LAUNCH. cause is what broke: the first sign with FAULT, the
         root cause with STOPPED. `data` goes into the history. happened_s is for what is reported
-        later than it happened.
+        later than it happened. reason: the job's, where it is not what broke.
 
         Raises UnknownJob, DoubleBooking, FencedOff.
         """
@@ -142,10 +143,12 @@ class Store:
                 return taken
             after = taken.life
             values: dict[str, Any] = {**life_values(after), "updated_s": now_s}
-            if happened in (JobEvent.FAULT, JobEvent.REJECT, JobEvent.CANCEL):
+            if happened in (JobEvent.FAULT, JobEvent.REJECT, JobEvent.CANCEL, JobEvent.GIVE_UP):
                 values["reason"] = message
             elif happened is JobEvent.STOPPED and cause is not None:
                 values["reason"] = str(cause.get("message", message))
+            if reason:
+                values["reason"] = reason
             if after.state.final:
                 values["ended_s"] = now_s
                 if after.state is JobState.SUCCEEDED:

@@ -13,6 +13,7 @@ REPORTS = [
     JobEvent.FAULT,
     JobEvent.STOPPED,
     JobEvent.SUCCEED,
+    JobEvent.GIVE_UP,
 ]
 
 

@@ -107,3 +107,16 @@ def test_a_report_names_its_attempt() -> None:
     assert step(running, JobEvent.FAULT).outcome is Outcome.REFUSED
     assert step(running, JobEvent.FAULT, 2).outcome is Outcome.REFUSED
     assert "does not exist" in step(running, JobEvent.FAULT, 2).why
+
+
+def test_a_verdict_against_the_job_ends_it_once_the_broken_attempt_is_stopped() -> None:
+    broken = walk((JobEvent.LAUNCH, 1), (JobEvent.RUNNING, 1), (JobEvent.FAULT, 1))
+    given_up = step(broken, JobEvent.GIVE_UP, 1).life
+    assert (given_up.state, given_up.holds_devices) == (JobState.STOPPING, True)
+    assert step(given_up, JobEvent.GIVE_UP, 1).outcome is Outcome.UNCHANGED
+    assert step(given_up, JobEvent.STOPPED, 1).life.state is JobState.FAILED
+
+
+def test_there_is_no_verdict_on_an_attempt_that_is_whole() -> None:
+    running = walk((JobEvent.LAUNCH, 1), (JobEvent.RUNNING, 1))
+    assert step(running, JobEvent.GIVE_UP, 1).outcome is Outcome.REFUSED
