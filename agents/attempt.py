@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,6 +14,16 @@ class Refused(ValueError):
 
 class _Message(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def __setstate__(self, state: dict[Any, Any]) -> None:
+        """Take in what another version pickled: fields it did not know have their defaults."""
+        given = state.get("__dict__", {})
+        known = {
+            name: field.get_default(call_default_factory=True)
+            for name, field in type(self).model_fields.items()
+            if name not in given and not field.is_required()
+        }
+        super().__setstate__({**state, "__dict__": {**known, **given}})
 
 
 class RankLaunch(_Message):
@@ -73,10 +84,38 @@ class RankState(_Message):
         return bool(self.error) or self.signal is not None or self.exit_code not in (None, 0)
 
 
+class Vitals(BaseModel):
+    """How a running rank looks from outside.
+
+    state: the process's letter in /proc. quiet_s: since anything showed that it lives (a report,
+    output, files read or written; CPU time where it reports nothing). cpu_share: of one core, in
+    the last second. reports: how often it has called `railweave.agents.report`; report_age_s:
+    since the last; step: of the last; typical_s, longest_s: between two. compute_s: median of
+    the last compute_steps steps that gave one.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True)  # a newer guard may tell more
+
+    rank: int
+    state: str = ""
+    quiet_s: float = 0.0
+    cpu_share: float | None = None
+    reports: int = 0
+    report_age_s: float | None = None
+    step: int | None = None
+    typical_s: float | None = None
+    longest_s: float | None = None
+    compute_s: float | None = None
+    compute_steps: int = 0
+    loss: float | None = None
+
+
 class NodeStatus(_Message):
     """One node's part of an attempt. `seq` grows with every change, for long polls.
 
     Times are wall-clock seconds since the epoch on that node. `reason` says why it was STOPPED.
+    vitals: of each running rank, the fields of Vitals; plain values, so that a controller of
+    another version can take them in.
     """
 
     job_id: str
@@ -86,6 +125,11 @@ class NodeStatus(_Message):
     seq: int = 0
     ranks: tuple[RankState, ...] = ()
     reason: str = ""
+    vitals: tuple[dict[str, Any], ...] = ()
+
+    def rank_vitals(self) -> tuple[Vitals, ...]:
+        """How each running rank looks."""
+        return tuple(Vitals.model_validate(found) for found in self.vitals)
 
 
 class StopReport(_Message):

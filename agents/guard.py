@@ -25,6 +25,7 @@ from typing import Any
 
 from .journal import FINAL_PHASES, Journal, Record, apply, empty
 from .logs import last_lines, log_path
+from .lookout import LOOK_S, Lookout, progress_path
 from .processes import (
     become_subreaper,
     below,
@@ -35,6 +36,8 @@ from .processes import (
     set_name,
     table,
 )
+from .progress import VARIABLE as PROGRESS_VARIABLE
+from .progress import create as create_progress
 
 MARKER = "RAILWEAVE_ATTEMPT_ID"
 """Environment variable of every rank; finds what is left of an attempt whose guard was killed."""
@@ -71,13 +74,16 @@ class Guard:
         self._changed = asyncio.Event()
         self._wake = asyncio.Event()
         self._unsaved = False
+        self._lookout = Lookout(folder)
+        self._look_at = 0.0
 
     async def run(self) -> None:
         """From the first rank to the last process."""
         if not self.reason:
             self._start_ranks()
         while self.pids and not self.reason:
-            await self._woken(_JOURNAL_RETRY_S if self._unsaved else None)
+            await self._woken(min(_JOURNAL_RETRY_S, LOOK_S) if self._unsaved else LOOK_S)
+            self._look()
         by_themselves = bool(self.status["ranks"]) and not self.pids
         if self.kill_at == float("inf"):
             self.kill_at = time.monotonic() + self.launch["grace_s"]
@@ -115,6 +121,13 @@ class Guard:
             self._record({"changes": changes})
         self._wake.set()
         return children
+
+    def _look(self) -> None:
+        """See how the running ranks are, once every LOOK_S."""
+        now = time.monotonic()
+        if now >= self._look_at:
+            self._look_at = now + LOOK_S * 0.9
+            self._lookout.look(self.pids, now)
 
     def _exit(self, rank: int, code: int) -> Record:
         change: Record = {"rank": rank, "exited_s": time.time()}
@@ -191,6 +204,8 @@ class Guard:
         number: int = rank["rank"]
         environment = {"PYTHONUNBUFFERED": "1", **os.environ, **self.launch["env"], **rank["env"]}
         environment[MARKER] = self.marker
+        if create_progress(progress := progress_path(self.folder, number)):
+            environment[PROGRESS_VARIABLE] = str(progress)
         guard_pid = os.getpid()
 
         def prepare() -> None:
@@ -246,6 +261,8 @@ class Guard:
         if command == "wait":
             await self._passed(int(request["after_seq"]), float(request["wait_s"]))
             return self.status
+        if command == "vitals":
+            return {"vitals": self._lookout.vitals(time.monotonic())}
         if command == "stop":
             return await self._stopped(float(request["grace_s"]))
         if command == "status":

@@ -40,6 +40,7 @@ from .spec import Spec, remove_dead_sockets
 
 GUARD_START_S = 20.0
 _ANSWER_MARGIN_S = 5.0
+_VITALS_S = 1.0
 _SWEEP_S = 10.0
 _CHUNK_BYTES = 1024 * 1024
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -126,10 +127,18 @@ class Runner:
                 or found["seq"] > after_seq
                 or left_s <= 0
             ):
-                return NodeStatus.model_validate(found)
+                return NodeStatus.model_validate({**found, "vitals": self._vitals(found, folder)})
             request = {"command": "wait", "after_seq": after_seq, "wait_s": left_s}
             if self._ask(folder, request, left_s + _ANSWER_MARGIN_S) is None:
                 time.sleep(min(0.05, left_s))
+
+    def _vitals(self, status: Status, folder: Path) -> list[dict[str, Any]]:
+        """How the running ranks look; nothing where their guard is too busy or too old to say."""
+        if status["phase"] != NodePhase.RUNNING.value:
+            return []
+        answer = self._ask(folder, {"command": "vitals"}, _VITALS_S) or {}
+        found = answer.get("vitals", [])
+        return found if isinstance(found, list) else []
 
     def stop(self, job_id: str, attempt: int, grace_s: float) -> StopReport:
         """End every process of the attempt here and see that it is gone.

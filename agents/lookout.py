@@ -1,0 +1,170 @@
+"""What a guard sees of its ranks from outside: steps, output, CPU time, state. Linux.
+
+Standard library only, because the guard imports it. The clock is the caller's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .logs import log_path
+from .processes import below, table
+from .progress import Progress, read
+
+LOOK_S = 1.0
+"""How often a guard looks at its ranks."""
+COMPUTE_STEPS = 20
+"""Over how many of the last steps compute times are compared."""
+_TREE_S = 10.0
+_BUSY = 0.02
+_IO_BYTES_PER_S = 1e6
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def progress_path(folder: Path, rank: int) -> Path:
+    """Where a rank reports its steps, in its attempt's folder."""
+    return folder / f"rank-{rank}.progress"
+
+
+@dataclass
+class _Rank:
+    """One rank as it was last seen; times are the caller's clock in seconds.
+
+    moved_at: when anything showed that it lives: a report, output, or files read or written;
+    before its first report also CPU time of it or of what it has started.
+    """
+
+    pid: int
+    first_at: float
+    moved_at: float
+    reported_at: float
+    progress: Progress | None = None
+    state: str = ""
+    log_bytes: int = 0
+    io_bytes: int = 0
+    io_at: float = 0.0
+    cpu_s: float = 0.0
+    cpu_share: float | None = None
+    own_at: float = 0.0
+    tree_cpu_s: dict[int, float] = field(default_factory=dict)
+    tree_at: float = 0.0
+
+
+class Lookout:
+    """The ranks of one attempt on one node.
+
+    folder: the attempt's, with its logs and what ranks report.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._ranks: dict[int, _Rank] = {}
+
+    def look(self, pids: Mapping[int, int], now: float) -> None:
+        """See how the ranks are. pids: running ranks by pid."""
+        running = {rank: pid for pid, rank in pids.items()}
+        for rank in set(self._ranks) - set(running):
+            del self._ranks[rank]
+        for rank, pid in running.items():
+            seen = self._ranks.get(rank)
+            if seen is None:
+                seen = self._ranks[rank] = _Rank(pid, now, now, now, own_at=now, tree_at=now)
+            self._look_at(rank, seen, now)
+        self._look_below(now)
+
+    def _look_at(self, rank: int, seen: _Rank, now: float) -> None:
+        found = read(progress_path(self._folder, rank))
+        if found is not None and (seen.progress is None or found.reports != seen.progress.reports):
+            seen.progress = found
+            seen.reported_at = seen.moved_at = now
+        size = _size(log_path(self._folder, rank))
+        if size != seen.log_bytes:
+            seen.log_bytes = size
+            seen.moved_at = now
+        io_bytes = _io_bytes(seen.pid)
+        if io_bytes - seen.io_bytes >= _IO_BYTES_PER_S * max(now - seen.io_at, LOOK_S):
+            seen.moved_at = now
+        seen.io_bytes, seen.io_at = io_bytes, now
+        own = _state_and_cpu(seen.pid)
+        if own is not None:
+            seen.state, cpu_s = own
+            if now - seen.own_at >= LOOK_S / 2:
+                seen.cpu_share = max(0.0, cpu_s - seen.cpu_s) / (now - seen.own_at)
+                seen.cpu_s, seen.own_at = cpu_s, now
+
+    def _look_below(self, now: float) -> None:
+        """CPU time of ranks that report nothing, and of all they have started."""
+        due = [
+            seen
+            for seen in self._ranks.values()
+            if seen.progress is None and now - max(seen.tree_at, seen.moved_at) >= _TREE_S
+        ]
+        if not due:
+            return
+        processes = table()
+        for seen in due:
+            pids = [seen.pid, *(entry.pid for entry in below([seen.pid], processes))]
+            cpu_s = _cpu_of(pids)
+            known = seen.tree_cpu_s
+            used_s = sum(cpu_s[pid] - known.get(pid, 0.0) for pid in cpu_s)
+            if not known or used_s >= _BUSY * (now - seen.tree_at):
+                seen.moved_at = now
+            seen.tree_cpu_s, seen.tree_at = cpu_s, now
+
+    def vitals(self, now: float) -> list[dict[str, Any]]:
+        """The fields of Vitals of each running rank, as plain values."""
+        return [_vitals(rank, seen, now) for rank, seen in sorted(self._ranks.items())]
+
+
+def _vitals(rank: int, seen: _Rank, now: float) -> dict[str, Any]:
+    told = seen.progress
+    compute_s, compute_steps = told.compute_s(COMPUTE_STEPS) if told else (None, 0)
+    return {
+        "rank": rank,
+        "state": seen.state,
+        "quiet_s": now - seen.moved_at,
+        "cpu_share": seen.cpu_share,
+        "reports": told.reports if told else 0,
+        "report_age_s": now - seen.reported_at if told else None,
+        "step": told.step if told else None,
+        "typical_s": told.typical_s if told else None,
+        "longest_s": told.longest_s if told else None,
+        "compute_s": compute_s,
+        "compute_steps": compute_steps,
+        "loss": told.loss if told else None,
+    }
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _io_bytes(pid: int) -> int:
+    """Bytes that a process has read and written by system calls; 0 where it cannot be seen."""
+    try:
+        lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith(("rchar", "wchar")))
+
+
+def _state_and_cpu(pid: int) -> tuple[str, float] | None:
+    """A process's state letter, and its CPU seconds with all of its threads."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    return fields[0].decode(), (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+def _cpu_of(pids: Iterable[int]) -> dict[int, float]:
+    found = {pid: _state_and_cpu(pid) for pid in pids}
+    return {pid: seen[1] for pid, seen in found.items() if seen is not None}
