@@ -18,7 +18,7 @@ from fabric.topology import Plan
 
 SETTINGS = ProbeSettings(transfer_bytes=2**20, transfer_s=0.3, pings=5, connect_s=1, paths=16)
 NEAR, FAR = ("h0-0", "h0-1"), ("h0-2", "h1-2")
-TIMES = 3
+MOST_TIMES = 8
 
 
 @pytest.fixture(scope="module")
@@ -33,12 +33,17 @@ def healthy(fabric: Fabric, prober: Prober) -> list[Measurement]:
     return prober.paths(fabric.plan.domains(), SETTINGS)
 
 
-def best_rates(prober: Prober, pair: tuple[str, str]) -> tuple[float, float]:
-    """The best of a few probes in each direction: other work on the machine only slows them."""
-    found = [prober.round(ProbeKind.BANDWIDTH, [pair], SETTINGS)[0] for _ in range(TIMES)]
-    assert [each.lost for each in found] == [None] * TIMES
-    there = max(each.there_bytes_per_s or 0 for each in found)
-    return there, max(each.back_bytes_per_s or 0 for each in found)
+def best_rates(prober: Prober, pair: tuple[str, str], expected: float) -> tuple[float, float]:
+    """The best of some probes in each direction: other work on the machine only slows them."""
+    there = back = 0.0
+    for _ in range(MOST_TIMES):
+        [found] = prober.round(ProbeKind.BANDWIDTH, [pair], SETTINGS)
+        assert found.lost is None
+        there = max(there, found.there_bytes_per_s or 0)
+        back = max(back, found.back_bytes_per_s or 0)
+        if min(there, back) > 0.95 * expected:
+            break
+    return there, back
 
 
 def traced(fabric: Fabric, source: str, sink: str, ports: range) -> tuple[TracedPath, ...]:
@@ -58,11 +63,11 @@ def test_latency_tells_near_from_far_and_moves_nothing(fabric: Fabric, prober: P
 def test_bandwidth_in_each_direction_is_that_of_the_slowest_link(
     fabric: Fabric, prober: Prober, faults: Faults
 ) -> None:
-    plan = fabric.plan
-    assert best_rates(prober, NEAR) == pytest.approx([plan.host_bytes_per_s] * 2, rel=0.15)
-    assert best_rates(prober, FAR) == pytest.approx([plan.spine_bytes_per_s] * 2, rel=0.15)
+    near, far, slow = fabric.plan.host_bytes_per_s, fabric.plan.spine_bytes_per_s, 30e6 / 8
+    assert best_rates(prober, NEAR, near) == pytest.approx((near, near), rel=0.15)
+    assert best_rates(prober, FAR, far) == pytest.approx((far, far), rel=0.15)
     with faults.nic_slow(NEAR[1], 30):
-        assert best_rates(prober, NEAR) == pytest.approx([30e6 / 8] * 2, rel=0.15)
+        assert best_rates(prober, NEAR, slow) == pytest.approx((slow, slow), rel=0.15)
 
 
 def test_paths_of_a_pair_are_one_over_each_spine(fabric: Fabric) -> None:
@@ -144,10 +149,10 @@ def test_each_nic_is_probed_through_its_own_rail() -> None:
     settings = SETTINGS.model_copy(update={"rails": (0, 1)})
     with Fabric(plan) as railed, probing(railed) as prober:
         with Faults(railed).nic_slow("h0-1", 20, rail=1):
-            slow = prober.round(ProbeKind.BANDWIDTH, [NEAR], settings)
+            slow = [prober.round(ProbeKind.BANDWIDTH, [NEAR], settings) for _ in range(3)]
         with Faults(railed).nic_down("h0-1", rail=1):
             down = prober.round(ProbeKind.LATENCY, [NEAR], settings)
-    assert [each.rail for each in slow] == [0, 1]
-    assert slow[0].bytes_per_s == pytest.approx(plan.host_bytes_per_s, rel=0.3)
-    assert slow[1].bytes_per_s == pytest.approx(20e6 / 8, rel=0.15)
+    assert [each.rail for each in slow[0]] == [0, 1]
+    best = [max(each[rail].bytes_per_s or 0 for each in slow) for rail in range(2)]
+    assert best == pytest.approx([plan.host_bytes_per_s, 20e6 / 8], rel=0.15)
     assert (down[0].lost, bool(down[1].lost)) == (None, True)
