@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from .clusters import Ints, summed
+from .clusters import Ints, summed, weakest_cuts
 from .evidence import Evidence
 from .tree import Split, Standing, shared, standing
 
@@ -15,13 +15,16 @@ _MOST_TARGETS = 64
 _FEW_TARGETS = 6
 _LIKELY_APART = -2.5
 """Log-odds at which two parts are left alone as long as there is something better to probe."""
-_APART, _SMALL_APART = -6.0, -14.0
-"""Log-odds at which two parts count as different, and for parts that are small beside the others:
-such are rarer, and two freaks of timing make one."""
+_APART = -6.0
+"""Log-odds at which two parts count as different."""
+_SMALL_APART, _APART_A_NODE, _MOST_COUNTED = -8.0, -4.5, 8
+"""The same for parts that are small beside the others, and more for each of their nodes up to 8:
+such parts are rarer, and may be made of nodes that one freak of timing each has kept from home."""
 _SMALL_PART = 0.75
 _LOOKED_INSIDE = 5
 """Probes of each node inside its domain, after which a nearer tier would have shown."""
 _MOST_REPEATS = 3
+_ACROSS = 2
 _TRIES = 12
 _DRAWN = 40
 _SMALL = 4
@@ -99,13 +102,14 @@ def ask(evidence: Evidence, splits: list[Split], free: NDArray[np.bool_], seed: 
     """The pairs that make the splits most certain; none where they are certain already.
 
     At each tier from the farthest in: parts that may be one are probed with each other, each with
-    as many nodes as it has, likeliest first; then nodes that stand badly with their own domain;
-    then nodes inside the nearest domains, where a nearer tier might be.
+    as many nodes as it has, XX the nearest domains, where a nearer tier might be.
     """
     made = Round(evidence, free, seed)
     wanted = enough_odds(evidence.count)
     for split in splits:
         _compare_parts(evidence, split, made, _LIKELY_APART, split is splits[-1])
+    for split in splits:
+        _probe_cuts(evidence, split, wanted, made)
         _confirm(split, standing(evidence, split), wanted, made)
     if splits:
         _look_inside(evidence, splits[-1], made)
@@ -142,7 +146,9 @@ def _compare_parts(
             single = sizes[part] == 1
             most = _MOST_TARGETS if innermost or single else _FEW_TARGETS
             small = apart == _APART and sizes[part] < _SMALL_PART * usual
-            least = (_SMALL_APART if small else apart) - split.prior
+            counted = min(int(sizes[part]), _MOST_COUNTED)
+            least = _SMALL_APART + _APART_A_NODE * counted if small else apart
+            least -= split.prior
             known = told.get(part, {})
             worth = [
                 (weight + known.get(target, 0.0), target)
@@ -200,6 +206,21 @@ def _spread(part: int, targets: list[int], members: list[list[int]], made: Round
             made.take(own[-1], other)
 
 
+def _probe_cuts(evidence: Evidence, split: Split, wanted: float, made: Round) -> None:
+    """Probe across the weakest cut of each part that is not held together well there."""
+    side, across = weakest_cuts(split.labels, evidence.a, evidence.b, split.odds)
+    weak = (across < wanted)[split.labels] & shared(split.labels) & made.free
+    one, other = (
+        _members(split.labels, made, weak & side),
+        _members(split.labels, made, weak & ~side),
+    )
+    for mine, its in zip(one, other, strict=True):
+        for node in mine[:_ACROSS]:
+            found = made.pick(node, its) if made.free[node] else None
+            if found is not None:
+                made.take(node, found)
+
+
 def _confirm(split: Split, stands: Standing, wanted: float, made: Round) -> None:
     """Probe nodes of doubtful standing with others of their domain, or of the rival's."""
     labels = split.labels
@@ -229,10 +250,11 @@ def _look_inside(evidence: Evidence, split: Split, made: Round) -> None:
                 made.take(node, other)
 
 
-def _members(labels: Ints, made: Round) -> list[list[int]]:
-    """The free nodes of each part, in random order."""
+def _members(labels: Ints, made: Round, only: NDArray[np.bool_] | None = None) -> list[list[int]]:
+    """The free nodes of each part, in random order; `only` these."""
     found: list[list[int]] = [[] for _ in range(int(labels.max()) + 1)]
-    for node in made.random.permutation(np.flatnonzero(made.free)).tolist():
+    which = made.free if only is None else only
+    for node in made.random.permutation(np.flatnonzero(which)).tolist():
         found[labels[node]].append(node)
     return found
 

@@ -11,6 +11,9 @@ Ints = NDArray[np.int64]
 _MOST_SWEEPS = 40
 _MERGE_MARGIN = 1.0
 """Log-odds by which evidence must favour a union; what is less waits for more probes."""
+_MOST_CUTS = 4
+_WALK_STEPS = 60
+_TINY = 1e-9
 
 
 def summed(rows: Ints, columns: Ints, values: Floats, width: int) -> tuple[Ints, Ints, Floats]:
@@ -48,10 +51,20 @@ def cluster(groups: Ints, a: Ints, b: Ints, evidence: Floats, prior: float) -> I
     of one group, before any probe (negative). Correlation clustering (Bansal, Blum, Chawla 2004)
     by unions of whole parts, best first, alternating with moves of single nodes.
     """
-    count = len(groups)
     same = groups[a] == groups[b]
     a, b, evidence = a[same], b[same], evidence[same]
-    labels = np.arange(count, dtype=np.int64)
+    labels = np.arange(len(groups), dtype=np.int64)
+    labels = _settled(labels, a, b, evidence, prior)
+    for _ in range(_MOST_CUTS):
+        halves = _cut(compact(labels), a, b, evidence, prior)
+        if np.array_equal(halves, compact(labels)):
+            break
+        labels = _settled(halves, a, b, evidence, prior)
+    return compact(labels)
+
+
+def _settled(labels: Ints, a: Ints, b: Ints, evidence: Floats, prior: float) -> Ints:
+    """The partition that unions and moves lead to from this one."""
     random = np.random.default_rng(0)
     for sweep in range(_MOST_SWEEPS):
         merged = _merge(labels, a, b, evidence, prior)
@@ -59,7 +72,52 @@ def cluster(groups: Ints, a: Ints, b: Ints, evidence: Floats, prior: float) -> I
         if np.array_equal(moved, labels) and sweep > 2:
             break
         labels = moved
-    return compact(labels)
+    return labels
+
+
+def _cut(labels: Ints, a: Ints, b: Ints, evidence: Floats, prior: float) -> Ints:
+    """Each part in two where the weakest cut through it has more evidence against than for it.
+
+    Two domains may have become one by a false probe while they were small; no move of a single node
+    undoes that. labels: compact.
+    """
+    side, across = weakest_cuts(labels, a, b, evidence)
+    parts = len(across)
+    return compact(np.where(side & (across + prior < 0)[labels], labels + parts, labels))
+
+
+def weakest_cuts(
+    labels: Ints, a: Ints, b: Ints, evidence: Floats
+) -> tuple[NDArray[np.bool_], Floats]:
+    """Of each node, on which side of the weakest cut through its part it is; of each part, the
+    evidence across that cut (0 where nothing is).
+
+    The cut is by the sign of the slowest vector of a random walk along the evidence for (the
+    Fiedler vector), found for all parts at once by power iteration. labels: compact.
+    """
+    count = len(labels)
+    inside = labels[a] == labels[b]
+    a, b, evidence = a[inside], b[inside], evidence[inside]
+    ends, others = np.append(a, b), np.append(b, a)
+    weights = np.maximum(np.append(evidence, evidence), 0.0)
+    degrees = np.bincount(ends, weights, minlength=count)
+    linked = degrees > 0
+    inverse = np.where(linked, 1 / np.where(linked, degrees, 1.0), 0.0)
+    whole = np.bincount(labels, degrees)
+    share = np.where(whole > 0, 1 / np.where(whole > 0, whole, 1.0), 0.0)
+    value = np.random.default_rng(1).standard_normal(count)
+    for _ in range(_WALK_STEPS):
+        value -= (np.bincount(labels, degrees * value) * share)[labels]
+        length = np.sqrt(np.bincount(labels, degrees * value * value) * share)
+        value /= np.where(length > _TINY, length, 1.0)[labels]
+        pulled = np.bincount(ends, weights * value[others], minlength=count)
+        value = 0.5 * value + 0.5 * pulled * inverse
+    side = value > 0
+    crossing = side[a] != side[b]
+    across = np.bincount(
+        labels[a[crossing]], evidence[crossing], minlength=int(labels.max()) + 1
+    ).astype(np.float64)
+    return side, across
 
 
 def _merge(labels: Ints, a: Ints, b: Ints, evidence: Floats, prior: float) -> Ints:

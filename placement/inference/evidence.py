@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .clusters import Floats, Ints
-from .levels import Levels, find_levels
+from .levels import find_levels
 from .measurements import Measurement, ProbeKind
 
 MOST_FOR, MOST_AGAINST = 7.0, 4.5
@@ -28,7 +28,7 @@ class Evidence:
 
     a, b: indices of their ends. trips: logarithms of the least round trips. rates: negated
     logarithms of the bytes/s of the slower direction, so that nearer is less, too. Both NaN where
-    not measured; rates of loaded rounds are not here.
+    not measured, or measured beside other bulk data; rates of loaded rounds are not here.
     """
 
     count: int
@@ -68,7 +68,9 @@ class Gathering:
             if found.lost is not None or found.a not in index or found.b not in index:
                 continue
             rate = None if found.kind is ProbeKind.LOAD else found.bytes_per_s
-            trip = found.round_trip_min_s or found.round_trip_median_s
+            bulk = found.kind in (ProbeKind.BANDWIDTH, ProbeKind.LOAD)
+            # Round trips beside bulk data tell of queues, not of the way.
+            trip = None if bulk else found.round_trip_min_s or found.round_trip_median_s
             if trip is None and rate is None:
                 continue
             self._a.append(index[found.a])
@@ -93,61 +95,40 @@ class Boundary:
     """Where nearer ends and farther begins, in one quantity.
 
     quantity: "trips" or "rates". near, far: the means on both sides, as in `Evidence`; noise: the
-    standard deviation around them. above: logarithm of round trips from which on a path is on
-    neither side but farther (inf where there is none); below: up to which it is surely nearer.
-    freak: logarithm of round trips longer than any path takes, from which nothing follows.
+    standard deviation around them. freak: a value farther than any path's, from which nothing
+    follows.
     """
 
     quantity: str
     near: float
     far: float
     noise: float
-    above: float = np.inf
-    below: float = -np.inf
-    freak: float = np.inf
+    freak: float
 
     def odds(self, evidence: Evidence) -> Floats:
         """The log-odds of each probe that its ends are near; 0 where it does not tell."""
         values = evidence.trips if self.quantity == "trips" else evidence.rates
         middle = (self.near + self.far) / 2
         told = (middle - values) * (self.far - self.near) / self.noise**2
-        told = np.where(np.isnan(told), 0.0, told)
-        if self.quantity == "rates":
-            trips = evidence.trips
-            told = np.where(trips < self.below, MOST_FOR, told)
-            told = np.where(trips > self.above, -MOST_AGAINST, told)
-        told = np.where(evidence.trips > self.freak, 0.0, told)
-        return np.clip(told, -MOST_AGAINST, MOST_FOR)
+        silent = np.isnan(values) | (values > self.freak)
+        return np.clip(np.where(silent, 0.0, told), -MOST_AGAINST, MOST_FOR)
 
 
-def find_boundaries(evidence: Evidence) -> list[Boundary]:
-    """The boundaries between levels of nearness, farthest first; none in a flat network.
+def boundaries_of_trips(evidence: Evidence) -> list[Boundary]:
+    """The boundaries between levels of round trips, farthest first; none where there is one."""
+    return _boundaries("trips", evidence.trips[~np.isnan(evidence.trips)])
 
-    Levels are those of round trips; where the rates of one such level fall into several, these
-    are levels of their own.
-    """
-    trips = evidence.trips[~np.isnan(evidence.trips)]
-    rates = evidence.rates
-    if not len(trips):
-        known = rates[~np.isnan(rates)]
-        return _of_rates(find_levels(known), -np.inf, np.inf) if len(known) else []
-    levels = find_levels(trips)
-    middles = [(x + y) / 2 for x, y in zip(levels.means, levels.means[1:], strict=False)]
-    edges = [-np.inf, *middles, np.inf]
+
+def boundaries_of_rates(evidence: Evidence) -> list[Boundary]:
+    """The boundaries between levels of bandwidth, slowest first; none where there is one."""
+    rates = evidence.rates[~np.isnan(evidence.rates)]
+    return _boundaries("rates", rates) if len(rates) >= _FEWEST_RATES else []
+
+
+def _boundaries(quantity: str, values: Floats) -> list[Boundary]:
+    if not len(values):
+        return []
+    levels = find_levels(values)
     freak = levels.means[-1] + _FREAK * levels.noise
-    found: list[Boundary] = []
-    for at in range(len(levels.means) - 1, -1, -1):
-        here = (evidence.trips > edges[at]) & (evidence.trips <= edges[at + 1]) & ~np.isnan(rates)
-        if np.count_nonzero(here) >= _FEWEST_RATES:
-            found += _of_rates(find_levels(rates[here]), edges[at], edges[at + 1])
-        if at:
-            near, far = levels.means[at - 1], levels.means[at]
-            found.append(Boundary("trips", near, far, levels.noise, freak=freak))
-    return found
-
-
-def _of_rates(levels: Levels, below: float, above: float) -> list[Boundary]:
     pairs = list(zip(levels.means, levels.means[1:], strict=False))
-    return [
-        Boundary("rates", near, far, levels.noise, above, below) for near, far in reversed(pairs)
-    ]
+    return [Boundary(quantity, near, far, levels.noise, freak) for near, far in reversed(pairs)]

@@ -27,7 +27,7 @@ ALL_PAIRS_UP_TO = 16
 _BLIND_ROUNDS = 6
 """Rounds of random pairs after which a network without levels counts as flat."""
 _BLIND_BANDWIDTH_ROUNDS = 3
-_LOSSES_OF_THE_DEAD = 3
+_LOSSES_OF_THE_DEAD = 5
 _AIMED_ROUNDS = 5
 """Rounds kept for bandwidth: own links, quiet paths, and a full link of each tier."""
 _STEPS = (1, 1, 2, 2, 3, 3)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .clusters import Floats, Ints, best_of_rows, cluster, summed
-from .evidence import Boundary, Evidence, find_boundaries
+from .evidence import Boundary, Evidence, boundaries_of_rates, boundaries_of_trips
 
 _PRIOR_RANGE = (-5.0, -1.0)
 LEAST_IN_COMPANY = 0.2
@@ -35,22 +35,33 @@ def grow(evidence: Evidence, in_company: float = LEAST_IN_COMPANY) -> list[Split
     """The splits that the evidence supports, farthest first.
 
     A boundary at which nothing splits (one domain, or fewer than the part `in_company` of the nodes
-    with another in theirs) is left out: noise has levels, too, but no domains.
+    with another in theirs) is left out: noise has levels, too, but no domains. Round trips tell
+    first; rates divide what is one domain by round trips.
     """
     groups = np.zeros(evidence.count, dtype=np.int64)
     splits: list[Split] = []
-    for boundary in find_boundaries(evidence):
-        odds = boundary.odds(evidence)
-        odds[groups[evidence.a] != groups[evidence.b]] = 0.0
-        asked = odds != 0
-        near = float(np.count_nonzero(odds > 0)) / max(1.0, float(np.count_nonzero(asked)))
-        prior = float(np.clip(np.log((near + 1e-3) / (1 - near + 1e-3)), *_PRIOR_RANGE))
-        labels = cluster(groups, evidence.a[asked], evidence.b[asked], odds[asked], prior)
-        told = _often_far(evidence, odds)
-        if _splits(groups, labels, told, in_company):
-            splits.append(Split(boundary, groups, labels, odds, prior))
-            groups = labels
+    for boundary in boundaries_of_trips(evidence):
+        groups = _split(evidence, boundary, groups, in_company, splits)
+    inside = evidence.only(groups[evidence.a] == groups[evidence.b])
+    for boundary in boundaries_of_rates(inside):
+        groups = _split(evidence, boundary, groups, in_company, splits)
     return splits
+
+
+def _split(
+    evidence: Evidence, boundary: Boundary, groups: Ints, least: float, splits: list[Split]
+) -> Ints:
+    """The groups divided at a boundary, which is then added to the splits; else as they are."""
+    odds = boundary.odds(evidence)
+    odds[groups[evidence.a] != groups[evidence.b]] = 0.0
+    asked = odds != 0
+    near = float(np.count_nonzero(odds > 0)) / max(1.0, float(np.count_nonzero(asked)))
+    prior = float(np.clip(np.log((near + 1e-3) / (1 - near + 1e-3)), *_PRIOR_RANGE))
+    labels = cluster(groups, evidence.a[asked], evidence.b[asked], odds[asked], prior)
+    if not _splits(groups, labels, _often_far(evidence, odds), least):
+        return groups
+    splits.append(Split(boundary, groups, labels, odds, prior))
+    return labels
 
 
 def _often_far(evidence: Evidence, odds: Floats) -> Ints:
