@@ -15,7 +15,7 @@ from .registry import Importer
 from .source import Source
 
 _LABEL = re.compile(r"^\s*(?:(\[[\w,. -]{1,80}\](?:<\w+>)?|[A-Za-z0-9][\w.-]{0,80}):\s?)?")
-_NUMBER = r"(?:\d{1,12}(?:\.\d{1,9})?(?:[eE][+-]?\d{1,3})?)"
+_NUMBER = r"(?:\d{1,12}(?:\.\d{1,9})?(?:[eE][+-]?\d{1,2})?)"
 _HALF = rf"\s+{_NUMBER}\s+{_NUMBER}\s+{_NUMBER}\s+(?:{_NUMBER}|N/A|nan|inf)"
 _ROW = re.compile(
     rf"^\s*(\d{{1,18}})\s+(\d{{1,18}})\s+([a-z][a-z0-9_]{{1,20}})"
