@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import threading
 import time
@@ -16,7 +17,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from .attempt import Heartbeat, LogChunk, NodeLaunch, NodeStatus, StopReport
+from . import checkpoint
+from .attempt import Heartbeat, LogChunk, NodeLaunch, NodeStatus, Refused, StopReport
+from .checkpoint_history import Place
+from .checkpoint_nodes import node_directory, storage_of
+from .copy_host import CopyHost
 from .inventory import NodeInventory, take_inventory
 from .netprobe import Opening
 from .probe_end import NicAddress, PairProbe, ProbeEnd, ProbeOrder
@@ -65,7 +70,10 @@ class Agent:
         self._resources = dict(resources)
         self._labels = dict(labels)
         self._end = ProbeEnd(nics or [NicAddress(address=address)])
-        self._runner = Runner(node_folder(state_dir, node), node, raylet_pid)
+        folder = node_folder(state_dir, node)
+        self._runner = Runner(folder, node, raylet_pid)
+        self._raylet_fd = os.pidfd_open(raylet_pid)
+        self._copies = CopyHost(folder, address, self._raylet_fd)
         self._pollers = ThreadPoolExecutor(_LONG_POLLS, "poll")
         self._workers = ThreadPoolExecutor(_WORKERS, "work")
         self._given_ports: dict[int, float] = {}
@@ -80,6 +88,7 @@ class Agent:
         self._pollers.shutdown(cancel_futures=True)
         self._workers.shutdown(cancel_futures=True)
         self._runner.close()
+        os.close(self._raylet_fd)
 
     async def ping(self) -> Heartbeat:
         """A sign of life, at once."""
@@ -141,15 +150,35 @@ class Agent:
         call = (job_id, attempt, rank, offset, limit)
         return await self._work(lambda: self._runner.read_log(*call))
 
+    async def grant_copies(self, job_id: str, key: str, place: str) -> str:
+        """Let a job use this node's copy server; returns its `host:port`. Raises Refused.
+
+        place: the `node://` URL of the job's checkpoints, of which this node's folder is used.
+        """
+        directory = node_directory(place, self.node)
+        return await self._work(lambda: self._copies.grant(job_id, key, directory))
+
+    async def revoke_copies(self, job_id: str) -> None:
+        """The job is over: nothing of it stays in this node's memory."""
+        await self._work(lambda: self._copies.revoke(job_id))
+
     async def latest_checkpoint(
-        self, directory: str, attempt: int | None = None, world_size: int | None = None
+        self,
+        directory: str,
+        attempt: int | None = None,
+        world_size: int | None = None,
+        peers: str = "",
     ) -> dict[str, Any]:
         """The newest complete checkpoint as this node sees it, and why newer ones were passed over.
 
         With `attempt`, attempts below it are fenced out of the directory first. Returns {"step",
         "path", "passed_over": [(path, reason)]}; step and path are None where there is none.
+        peers: of this node, where the checkpoints lie on the nodes.
         """
-        return await self._work(lambda: _latest_checkpoint(directory, attempt, world_size))
+        place: Place = directory
+        if peers:
+            place = storage_of(directory, self.node, peers)
+        return await self._work(lambda: _latest_checkpoint(place, attempt, world_size))
 
     async def _work(self, function: Callable[[], Result]) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._workers, function)
@@ -169,18 +198,17 @@ class Agent:
         while not self._closed.wait(_TEND_S):
             try:
                 self._runner.tend()
+                self._copies.tend()
                 if time.monotonic() >= prune_at:
                     self._runner.prune(_KEEP_S, time.time())
                     prune_at = time.monotonic() + _PRUNE_EVERY_S
-            except OSError:
+            except (OSError, Refused):
                 _log.exception("node %s could not look after its attempts", self.node)
 
 
 def _latest_checkpoint(
-    directory: str, attempt: int | None, world_size: int | None
+    directory: Place, attempt: int | None, world_size: int | None
 ) -> dict[str, Any]:
-    from . import checkpoint
-
     if attempt is not None:
         checkpoint.fence(directory, attempt)
     found = checkpoint.latest(directory, world_size=world_size)

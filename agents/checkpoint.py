@@ -8,6 +8,8 @@
         checkpoints.commit(step, timeout_s=600)
     state = checkpoints.load(os.environ["RAILWEAVE_RESUME_FROM"])         # after a restart
 
+`checkpoint_background.BackgroundSaves` does the same while training goes on.
+
 A step of an attempt is a folder of its own. A shard is written under a temporary name, checksummed,
 synced and renamed; the manifest that names all shards is written last in the same way. Until then
 the folder is not a checkpoint. Needs no Ray, and PyTorch only for states that are not bytes.
@@ -29,17 +31,19 @@ from .checkpoint_history import (
     Latest,
     PassedOver,
     Place,
+    Unusable,
     fence,
     latest,
     next_attempt,
-    prune,
     read_manifest,
     refuse_fenced,
     refuse_wrong_content,
     storage_at,
     whole_number,
 )
+from .checkpoint_keep import Keep, holding, prune
 from .checkpoint_manifest import (
+    MANIFEST_NAME,
     Kind,
     Manifest,
     Receipt,
@@ -58,6 +62,7 @@ __all__ = [
     "CheckpointTimeout",
     "Checkpointer",
     "FencedAttempt",
+    "Keep",
     "Kind",
     "Latest",
     "Manifest",
@@ -98,9 +103,9 @@ class Checkpointer:
         attempt: int | None = None,
     ) -> None:
         place = os.environ.get(DIRECTORY_VARIABLE, "") if directory is None else directory
-        if not os.fspath(place):
+        if not str(place):
             raise CheckpointError(f"no checkpoint directory: give one, or set {DIRECTORY_VARIABLE}")
-        self.directory = os.fspath(place)
+        self.directory = str(place)
         self.rank = _number(rank, "rank", "RANK", 0, 0)
         self.world_size = _number(world_size, "world_size", "WORLD_SIZE", 1, 1)
         if self.rank >= self.world_size:
@@ -203,6 +208,27 @@ class Checkpointer:
                 f"{self._storage.path(folder)}; the checkpoints before it are unharmed"
             ) from error
 
+    def write_record(self, step: int, name: str, record: bytes) -> None:
+        """Write a record beside the shards of a step that is not committed yet.
+
+        Raises FencedAttempt, CheckpointError.
+        """
+        folder = self._folder(step)
+        try:
+            refuse_fenced(self._storage, self.attempt)
+            self._storage.make_folder(folder)
+            refuse_committed(self._storage, folder, step, self.attempt)
+            with self._storage.writing(f"{folder}/{name}") as writer:
+                writer.write(record)
+        except OSError as error:
+            raise self._write_error(error, step, f"{folder}/{name}", None) from error
+
+    def discard(self, step: int) -> None:
+        """Remove what there is of a step that will not be committed. Raises OSError."""
+        folder = self._folder(step)
+        if MANIFEST_NAME not in self._storage.files(folder):
+            self._storage.remove_folder(folder)
+
     def begin_commit(self, step: int) -> Commit:
         """A commit that is looked at from time to time instead of waited for."""
         folder = self._folder(step)
@@ -213,7 +239,7 @@ class Checkpointer:
 
         One rank asks and tells the others its path, so that all resume from the same one.
         """
-        return latest(self.directory, check=check, world_size=self.world_size)
+        return latest(self._storage, check=check, world_size=self.world_size)
 
     def load(self, source: Latest | Place) -> Any:
         """This rank's state in a checkpoint, checked against its size and checksum.
@@ -222,11 +248,24 @@ class Checkpointer:
         directory. Tensors come back on the CPU. Raises CheckpointError when it is not a complete
         checkpoint of this many ranks, or the shard is not what was written.
         """
-        storage, folder, path = _located(source)
+        storage, folder, path = located(source)
+        return self._loaded(storage, folder, path)
+
+    def load_from(self, storage: Storage, source: Latest | Place) -> Any:
+        """The same out of a storage that no path or URL alone leads to."""
+        _, folder, path = _named(source)
+        return self._loaded(storage, folder, path)
+
+    def _loaded(self, storage: Storage, folder: str, path: str) -> Any:
         try:
             manifest = read_manifest(storage, folder, self.world_size)
             shard = manifest.shards[self.rank]
-            with storage.open(f"{folder}/{shard.name}") as stream:
+            if shard.kind is Kind.SLICES:
+                raise Unusable("it was saved in slices; use load_sharded")
+            with (
+                holding(storage, folder),
+                storage.open(f"{folder}/{shard.name}", wanted_sha256=shard.sha256) as stream,
+            ):
                 refuse_wrong_content(shard, *checksum(stream))
                 stream.seek(0)
                 return read_state(stream, shard.kind)
@@ -277,18 +316,24 @@ def _number(given: int | None, name: str, variable: str, default: int, least: in
     return value
 
 
-def _located(source: Latest | Place) -> tuple[Storage, str, str]:
+def located(source: Latest | Place) -> tuple[Storage, str, str]:
     """Storage and folder of a checkpoint, and its path for messages."""
+    directory, folder, path = _named(source)
+    return storage_at(directory), folder, path
+
+
+def _named(source: Latest | Place) -> tuple[str, str, str]:
+    """Directory and folder of a checkpoint, and its whole path."""
     if isinstance(source, Latest):
         if source.path is None:
             why = "; ".join(f"{path}: {reason}" for path, reason in source.passed_over[:3])
             raise CheckpointError(f"there is no checkpoint to load{f' ({why})' if why else ''}")
         source = source.path
-    path = os.fspath(source).rstrip("/")
+    path = str(source).rstrip("/")
     folder = path.rpartition("/")[2]
     if parse_step_folder(folder) is None:
         raise CheckpointError(
             f"{path or '(empty)'} is not a checkpoint's folder; "
             "give one like .../step-000000000010.attempt-0001"
         )
-    return storage_at(path.removesuffix(folder) or "."), folder, path
+    return path.removesuffix(folder) or ".", folder, path

@@ -41,7 +41,7 @@ class Commit:
         Raises CheckpointError for a receipt that belongs elsewhere, OSError.
         """
         names = {receipt_name(rank): rank for rank in self.waiting}
-        present = set(self._storage.files(self._folder)) & set(names)
+        present = set(self._storage.files(self._folder, near=True)) & set(names)
         self._problems = []
         for name, receipt in read_receipts(self._storage, self._folder, present):
             if isinstance(receipt, str):
@@ -98,7 +98,7 @@ class Commit:
 
 def refuse_committed(storage: Storage, folder: str, step: int, attempt: int) -> None:
     """Raise CheckpointError when the folder is a checkpoint already."""
-    if MANIFEST_NAME in storage.files(folder):
+    if MANIFEST_NAME in storage.files(folder, near=True):
         raise CheckpointError(
             f"step {step} of attempt {attempt} is already committed at "
             f"{storage.path(folder)}; a checkpoint is never written twice"

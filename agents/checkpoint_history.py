@@ -23,7 +23,7 @@ from .checkpoint_manifest import (
 )
 from .checkpoint_storage import Storage, open_storage
 
-Place = str | os.PathLike[str]
+Place = str | os.PathLike[str] | Storage
 
 
 class CheckpointError(RuntimeError):
@@ -80,7 +80,7 @@ def latest(directory: Place, *, check: Check = Check.FULL, world_size: int | Non
     passed_over: list[PassedOver] = []
     try:
         fence = current_fence(storage)
-        for folder in _newest_first(storage):
+        for folder in newest_first(storage):
             try:
                 manifest = verified(storage, folder, check, fence, world_size)
             except Unusable as fault:
@@ -88,7 +88,7 @@ def latest(directory: Place, *, check: Check = Check.FULL, world_size: int | Non
                 continue
             return Latest(storage.path(folder), manifest.step, manifest, tuple(passed_over))
     except OSError as error:
-        raise CheckpointError(f"cannot list the checkpoints in {directory}: {error}") from error
+        raise CheckpointError(f"cannot list the checkpoints in {storage}: {error}") from error
     return Latest(passed_over=tuple(passed_over))
 
 
@@ -115,13 +115,13 @@ def fence(directory: Place, attempt: int) -> None:
         storage.make_folder()
         admitted = frozenset(
             folder
-            for folder in _newest_first(storage)
+            for folder in newest_first(storage)
             if not _fenced_out(folder, before) and MANIFEST_NAME in storage.files(folder)
         )
         with storage.writing(name) as writer:
             writer.write(Fence(attempt, admitted).to_bytes())
     except OSError as error:
-        raise CheckpointError(f"cannot fence {directory} at attempt {attempt}: {error}") from error
+        raise CheckpointError(f"cannot fence {storage} at attempt {attempt}: {error}") from error
 
 
 def next_attempt(directory: Place) -> int:
@@ -132,42 +132,12 @@ def next_attempt(directory: Place) -> int:
     storage = storage_at(directory)
     attempts = [1]
     try:
-        for folder in _newest_first(storage):
+        for folder in newest_first(storage):
             attempts.append(_step_and_attempt(folder)[1] + 1)
         before = current_fence(storage)
     except OSError as error:
-        raise CheckpointError(f"cannot list the checkpoints in {directory}: {error}") from error
+        raise CheckpointError(f"cannot list the checkpoints in {storage}: {error}") from error
     return max([*attempts, before.attempt if before else 1])
-
-
-def prune(directory: Place, keep: int, *, check: Check = Check.FULL) -> tuple[str, ...]:
-    """Remove checkpoints older than the newest `keep` usable ones; returns the removed paths.
-
-    Unfinished and damaged ones are removed once a newer usable one exists, never before, and the
-    usable ones that are kept have passed `check` in this call. Raises CheckpointError.
-    """
-    if keep < 1:
-        raise ValueError(f"keep is {keep}: at least the last good checkpoint must stay")
-    storage = storage_at(directory)
-    good = 0
-    removed: list[str] = []
-    try:
-        fence = current_fence(storage)
-        for folder in _newest_first(storage):
-            if good < keep:
-                try:
-                    verified(storage, folder, check, fence, None)
-                except Unusable:
-                    if not good:
-                        continue
-                else:
-                    good += 1
-                    continue
-            storage.remove_folder(folder)
-            removed.append(storage.path(folder))
-    except OSError as error:
-        raise CheckpointError(f"cannot prune {directory}: {error}") from error
-    return tuple(removed)
 
 
 def whole_number(value: Any, name: str) -> int:
@@ -181,33 +151,36 @@ def whole_number(value: Any, name: str) -> int:
 
 
 def storage_at(directory: Place) -> Storage:
-    """The storage at a path or URL. Raises CheckpointError."""
+    """The storage at a path or URL, or the one that was given. Raises CheckpointError."""
+    if not isinstance(directory, str | os.PathLike):
+        return directory
     try:
         return open_storage(directory)
     except (ValueError, OSError) as error:
         raise CheckpointError(f"{directory}: {error}") from error
 
 
-def current_fence(storage: Storage) -> Fence | None:
-    """The highest fence of a directory.
+def current_fence(storage: Storage, *, near: bool = False) -> Fence | None:
+    """The highest fence of a directory; `near` as for `Storage.files`.
 
     The name alone shuts lower attempts out. When the content is damaged, whatever lower attempts
     have committed counts: a whole checkpoint of a late writer is better than none.
     """
-    attempts = [parse_fence_name(name) for name in storage.files()]
+    attempts = [parse_fence_name(name) for name in storage.files(near=near)]
     attempt = max((a for a in attempts if a is not None), default=None)
     if attempt is None:
         return None
     try:
         found = Fence.parse(storage.read(fence_name(attempt)))
     except Damaged:
-        return Fence(attempt, frozenset(_newest_first(storage)))
+        return Fence(attempt, frozenset(newest_first(storage)))
     return Fence(attempt, found.admitted)
 
 
 def refuse_fenced(storage: Storage, attempt: int) -> None:
     """Raise FencedAttempt when a higher attempt has fenced the directory."""
-    fence = current_fence(storage)
+    # Every node has been given the fence; asking all of them at each save would cost too much.
+    fence = current_fence(storage, near=True)
     if fence is not None and attempt < fence.attempt:
         raise FencedAttempt(
             f"attempt {attempt} may not write checkpoints any more: attempt {fence.attempt} of "
@@ -236,7 +209,9 @@ def verified(
     if check is Check.FULL:
         for shard in manifest.shards:
             try:
-                refuse_wrong_content(shard, *storage.checksum(f"{folder}/{shard.name}"))
+                name = f"{folder}/{shard.name}"
+                found = storage.checksum(name, wanted_sha256=shard.sha256)
+                refuse_wrong_content(shard, *found)
             except OSError as error:
                 raise Unusable(
                     f"shard {shard.rank} cannot be read: {error.strerror or error}"
@@ -259,7 +234,7 @@ def read_manifest(storage: Storage, folder: str, world_size: int | None) -> Mani
             f"its manifest is of step {manifest.step}, attempt {manifest.attempt}: "
             "files of another checkpoint lie here"
         )
-    if world_size is not None and manifest.world_size != world_size:
+    if world_size not in (None, manifest.world_size) and not manifest.reshardable:
         raise Unusable(f"written by {manifest.world_size} ranks, not {world_size}")
     return manifest
 
@@ -315,7 +290,8 @@ def _unfinished(storage: Storage, folder: str) -> str:
     )
 
 
-def _newest_first(storage: Storage) -> list[str]:
+def newest_first(storage: Storage) -> list[str]:
+    """Names of the folders of steps, highest step first, then highest attempt."""
     named = [folder for folder in storage.folders() if parse_step_folder(folder)]
     return sorted(named, key=_step_and_attempt, reverse=True)
 

@@ -16,10 +16,13 @@ from typing import Any, Final, Self
 MANIFEST_FORMAT: Final = "railweave.checkpoint/1"
 RECEIPT_FORMAT: Final = "railweave.receipt/1"
 FENCE_FORMAT: Final = "railweave.fence/1"
+HOLD_FORMAT: Final = "railweave.hold/1"
 MANIFEST_NAME: Final = "manifest.json"
+LAYOUT_NAME: Final = "layout.json"
 
 _FOLDER = re.compile(r"step-(\d{12})\.attempt-(\d{4,9})")
 _FENCE = re.compile(r"fence-(\d{4,9})\.json")
+_HOLD = re.compile(r"hold-(step-\d{12}\.attempt-\d{4,9})\.[0-9a-f]{16}\.json")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MAX_STEP = 10**12 - 1
 _MAX_ATTEMPT = 10**9 - 1
@@ -36,6 +39,8 @@ class Kind(StrEnum):
     """The caller's own bytes, as they were given."""
     TORCH = "torch"
     """Nested containers of tensors and numbers, written by torch.save."""
+    SLICES = "slices"
+    """Slices of tensors one after another; any number of ranks can read what they need of them."""
 
 
 def step_folder(step: int, attempt: int) -> str:
@@ -88,6 +93,17 @@ def parse_fence_name(name: str) -> int | None:
     if match is None or name != fence_name(int(match[1])):
         return None
     return int(match[1])
+
+
+def hold_name(folder: str, token: str) -> str:
+    """File name of the note that someone reads a folder; `token` is 16 hexadecimal digits."""
+    return f"hold-{folder}.{token}.json"
+
+
+def parse_hold_name(name: str) -> str | None:
+    """The folder that a note of that name is about, or None."""
+    match = _HOLD.fullmatch(name)
+    return match[1] if match is not None and parse_step_folder(match[1]) else None
 
 
 def _body_sha256(body: dict[str, Any]) -> str:
@@ -222,6 +238,11 @@ class Manifest:
         return len(self.shards)
 
     @property
+    def reshardable(self) -> bool:
+        """Whether another number of ranks can read it."""
+        return all(shard.kind is Kind.SLICES for shard in self.shards)
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of all shards."""
         return sum(shard.size_bytes for shard in self.shards)
@@ -282,3 +303,27 @@ class Fence:
         if not isinstance(admitted, list) or not all(isinstance(n, str) for n in admitted):
             raise Damaged("admitted is not a list of names")
         return cls(_count(body, "attempt"), frozenset(admitted))
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Someone reads a folder, since that wall-clock time."""
+
+    folder: str
+    since_s: float
+
+    def to_bytes(self) -> bytes:
+        """The note as the bytes of its file."""
+        return seal({"format": HOLD_FORMAT, "folder": self.folder, "since_s": self.since_s})
+
+    @classmethod
+    def parse(cls, data: bytes) -> Self:
+        """A note from its file's bytes. Raises Damaged."""
+        body = unseal(data, HOLD_FORMAT)
+        _only_keys(body, {"format", "folder", "since_s"})
+        folder, since_s = body["folder"], body["since_s"]
+        if not isinstance(folder, str) or parse_step_folder(folder) is None:
+            raise Damaged(f"folder is {folder!r}, not a checkpoint's")
+        if not isinstance(since_s, int | float) or isinstance(since_s, bool):
+            raise Damaged(f"since_s is {since_s!r}, not a time")
+        return cls(folder, float(since_s))

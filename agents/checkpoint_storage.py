@@ -42,17 +42,22 @@ class Storage(Protocol):
     def folders(self) -> list[str]:
         """Names of the folders directly in the directory; none when it does not exist."""
 
-    def files(self, folder: str = "") -> dict[str, int]:
-        """Size in bytes of every file directly in a folder; none when it does not exist."""
+    def files(self, folder: str = "", *, near: bool = False) -> dict[str, int]:
+        """Size in bytes of every file directly in a folder; none when it does not exist.
+
+        near: only what this node has, where nodes keep their shards to themselves.
+        """
 
     def read(self, name: str) -> bytes:
         """A small file's bytes."""
 
-    def open(self, name: str) -> BinaryIO:
-        """A file for reading, which can seek."""
+    def open(self, name: str, *, wanted_sha256: str = "") -> BinaryIO:
+        """A file for reading, which can seek; of several copies one with that checksum."""
 
-    def checksum(self, name: str) -> tuple[int, str]:
-        """Size in bytes and SHA-256 of a file, computed where that is cheapest."""
+    def checksum(self, name: str, *, wanted_sha256: str = "") -> tuple[int, str]:
+        """Size in bytes and SHA-256 of a file, computed where it lies; of several copies those of
+        one with the checksum that is wanted, if there is one.
+        """
 
     def make_folder(self, folder: str = "") -> None:
         """Make the directory, and a folder in it when named, where they do not exist."""
@@ -86,7 +91,8 @@ def is_url(place: str) -> bool:
 
 
 def open_storage(place: str | os.PathLike[str]) -> Storage:
-    """The storage at a path or URL. `file://` URLs are folders; other schemes go to fsspec.
+    """The storage at a path or URL: folders, `file://` the same, `node://` folders of each node's
+    own, and other schemes by fsspec.
 
     Raises ValueError for an empty place or a scheme fsspec does not know.
     """
@@ -104,11 +110,20 @@ def open_storage(place: str | os.PathLike[str]) -> Storage:
         if not url.path:
             raise ValueError(f"{text} names no folder; write file:///folder")
         return FolderStorage(Path(unquote(url.path)))
+    if url.scheme == "node":
+        from .checkpoint_nodes import NodeStorage
+
+        return NodeStorage.from_environment(text, os.environ)
     return UrlStorage(text)
 
 
+def is_plain_name(name: object) -> bool:
+    """Whether it is the name of a file or folder as Railweave makes them."""
+    return isinstance(name, str) and bool(_NAME.fullmatch(name)) and ".." not in name
+
+
 def _checked(name: str) -> str:
-    if not _NAME.fullmatch(name) or ".." in name:
+    if not is_plain_name(name):
         raise ValueError(f"{name!r} is not a name of a checkpoint's file or folder")
     return name
 
@@ -118,6 +133,9 @@ class FolderStorage:
 
     def __init__(self, root: Path) -> None:
         self.root = Path(os.path.abspath(root))
+
+    def __str__(self) -> str:
+        return str(self.root)
 
     def path(self, name: str) -> str:
         """The full path of a name."""
@@ -131,7 +149,7 @@ class FolderStorage:
         except FileNotFoundError:
             return []
 
-    def files(self, folder: str = "") -> dict[str, int]:
+    def files(self, folder: str = "", *, near: bool = False) -> dict[str, int]:
         """Size in bytes of every regular file in a folder; links are not followed."""
         found: dict[str, int] = {}
         try:
@@ -152,7 +170,7 @@ class FolderStorage:
         with self.open(name) as stream:
             return stream.read()
 
-    def open(self, name: str) -> BinaryIO:
+    def open(self, name: str, *, wanted_sha256: str = "") -> BinaryIO:
         """A file for reading; a link, a pipe or a device in its place is refused."""
         self._parent(name)
         path = self.path(name)
@@ -165,7 +183,7 @@ class FolderStorage:
             raise OSError(errno.EINVAL, "it is not a plain file", path)
         return os.fdopen(handle, "rb")
 
-    def checksum(self, name: str) -> tuple[int, str]:
+    def checksum(self, name: str, *, wanted_sha256: str = "") -> tuple[int, str]:
         """Size in bytes and SHA-256 of a file."""
         with self.open(name) as stream:
             return checksum(stream)
@@ -282,6 +300,9 @@ class UrlStorage:
             raise ValueError(f"{url}: {error}") from error
         self._root = self._root.rstrip("/")
 
+    def __str__(self) -> str:
+        return self.url
+
     def path(self, name: str) -> str:
         """The full URL of a name."""
         separator = "" if self.url.endswith("/") else "/"
@@ -291,7 +312,7 @@ class UrlStorage:
         """Names of the folders in the directory."""
         return sorted(_last(e["name"]) for e in self._listed("") if e["type"] == "directory")
 
-    def files(self, folder: str = "") -> dict[str, int]:
+    def files(self, folder: str = "", *, near: bool = False) -> dict[str, int]:
         """Size in bytes of every file in a folder."""
         listed = self._listed(folder)
         return {_last(e["name"]): int(e["size"] or 0) for e in listed if e["type"] == "file"}
@@ -302,13 +323,13 @@ class UrlStorage:
             data: bytes = self._fs.cat_file(self._inner(name))
             return data
 
-    def open(self, name: str) -> BinaryIO:
+    def open(self, name: str, *, wanted_sha256: str = "") -> BinaryIO:
         """A file for reading."""
         with _as_os_errors(self.path(name)):
             stream: BinaryIO = self._fs.open(self._inner(name), "rb")
             return stream
 
-    def checksum(self, name: str) -> tuple[int, str]:
+    def checksum(self, name: str, *, wanted_sha256: str = "") -> tuple[int, str]:
         """Size in bytes and SHA-256 of a file, which is read in full."""
         with _as_os_errors(self.path(name)), self.open(name) as stream:
             return checksum(stream)

@@ -20,6 +20,7 @@ import torch
 import torch.distributed as dist
 from gpt_parallel import AdamW, Grid, Pipeline, Shape, Stage, average_gradients
 from railweave.agents import checkpoint
+from railweave.agents.checkpoint_background import BackgroundSaves
 
 TEXT = Path(__file__).parent / "data" / "sonnets.txt"
 
@@ -42,7 +43,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--dropout", default=0.1, type=float)
     parser.add_argument("--seed", default=1, type=int)
     parser.add_argument("--text", default=TEXT, type=Path, help="the text to learn")
-    parser.add_argument("--save-every", default=10, help="steps between checkpoints", **whole)
+    often = "steps between checkpoints; auto: so often as loses the least time"
+    parser.add_argument("--save-every", default=10, type=steps_or_auto, metavar="N", help=often)
+    parser.add_argument("--blocking-saves", action="store_true", help="stand still while saving")
     parser.add_argument("--keep", default=3, help="checkpoints that are kept", **whole)
     parser.add_argument("--checkpoint-dir", default=os.environ.get(checkpoint.DIRECTORY_VARIABLE))
     parser.add_argument("--commit-timeout-s", default=120.0, type=float)
@@ -74,6 +77,11 @@ def positive(text: str) -> int:
     if (value := int(text)) < 1:
         raise ValueError
     return value
+
+
+def steps_or_auto(text: str) -> int | None:
+    """A number of steps, or None for `auto`, for argparse."""
+    return None if text == "auto" else positive(text)
 
 
 class Text:
@@ -178,6 +186,26 @@ class Saves:
             if options.checkpoint_dir
             else None
         )
+        self.background: BackgroundSaves | None = None
+        if self.checkpointer is not None and not options.blocking_saves:
+            self.background = BackgroundSaves(
+                self.checkpointer,
+                keep=checkpoint.Keep(options.keep),
+                commit_timeout_s=options.commit_timeout_s,
+                agree=self.agreed,
+            )
+
+    def agreed(self, number: int) -> int:
+        """Rank 0's number, on every rank."""
+        told = torch.tensor([number], device=self.grid.device)
+        dist.broadcast(told, src=0)
+        return int(told)
+
+    def due(self, step: int) -> bool:
+        """Whether this step is to be saved."""
+        if self.options.save_every is not None:
+            return bool(step % self.options.save_every == 0)
+        return self.background is not None and self.background.should_save(step)
 
     def resume(self, stage: Stage, optimizer: AdamW) -> int:
         """Load what there is to resume from; returns the last step that is in the weights."""
@@ -194,7 +222,7 @@ class Saves:
         return int(state["step"])
 
     def save(self, step: int, stage: Stage, optimizer: AdamW) -> None:
-        """Write this rank's state; rank 0 makes it a checkpoint once all have."""
+        """Save this rank's state; rank 0 makes it a checkpoint once all have."""
         if self.checkpointer is None:
             return
         state = {
@@ -203,13 +231,33 @@ class Saves:
             "optimizer": optimizer.state(),
             "generator": generator_state(self.grid.device),
         }
-        self.checkpointer.save(step, state)
+        began_s = time.monotonic()
+        if self.background is not None:
+            self.background.save(step, state)
+        else:
+            self.checkpointer.save(step, state)
+            if self.grid.rank == 0:
+                path = self.checkpointer.commit(step, self.options.commit_timeout_s)
+                say(f"saved step={step} path={path}")
+                checkpoint.prune(
+                    self.options.checkpoint_dir, self.options.keep, check=checkpoint.Check.SIZES
+                )
         if self.grid.rank == 0:
-            path = self.checkpointer.commit(step, self.options.commit_timeout_s)
-            say(f"saved step={step} path={path}")
-            checkpoint.prune(
-                self.options.checkpoint_dir, self.options.keep, check=checkpoint.Check.SIZES
-            )
+            say(f"stalled step={step} stall_s={time.monotonic() - began_s:.6f}")
+
+    def tell(self) -> None:
+        """Say what has become of saves in the background."""
+        for outcome in self.background.outcomes() if self.background is not None else ():
+            if outcome.path or outcome.failed:
+                say(str(outcome))
+
+    def finish(self) -> None:
+        """Wait for the last ones."""
+        if self.background is not None:
+            for outcome in self.background.finish():
+                if outcome.path or outcome.failed:
+                    say(str(outcome))
+            self.background.close()
 
 
 def generator_state(device: torch.device) -> torch.Tensor:
@@ -283,11 +331,13 @@ def main() -> None:
         if shown is not None:
             took_s = time.monotonic() - began_s
             say(f"step={step} loss={shown:.7f} hex={shown.hex()} took_s={took_s:.3f}")
-        if step % options.save_every == 0 or step == options.steps:
+        if saves.due(step) or step == options.steps:
             saves.save(step, stage, optimizer)
+        saves.tell()
     checksum = weights_sha256(stage, grid)
     if rank == 0:
         say(f"done step={options.steps} weights_sha256={checksum}")
+    saves.finish()
     dist.destroy_process_group()
 
 

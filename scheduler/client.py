@@ -18,7 +18,7 @@ from .embedded import EMBEDDED_SILENT_S, EmbeddedCluster, EmbeddedNode
 from .job import Job, new_job_id
 from .lifecycle import JobState
 from .records import AttemptRecord, EventRecord, JobRecord
-from .views import DaemonStatus, JobView, ProbeProgress
+from .views import CheckpointPlace, DaemonStatus, JobView, ProbeProgress
 
 _POLL_S = 20.0
 _LOG_BYTES = 256 * 1024
@@ -134,6 +134,10 @@ class JobHandle:
                 return state
             if give_up is not None and time.monotonic() >= give_up:
                 raise TimeoutError(f"after {timeout_s:g} s: {self.explain()}")
+
+    def checkpoint_place(self) -> CheckpointPlace:
+        """Where its checkpoints are."""
+        return decode(self._connection.call("checkpoint_place", self.id), CheckpointPlace)
 
     def cancel(self) -> None:
         """Ask for the job's end. It is over once its state is; an ended job stays as it is."""

@@ -19,6 +19,7 @@ from typing import Any
 
 import ray
 
+from ..agents.checkpoint_nodes import is_node_place
 from ..agents.prober import ProbeSettings
 from .codec import decode, encode
 from .core import Core
@@ -36,7 +37,7 @@ from .recovery import Recovery
 from .settings import Settings
 from .solver_warm_up import warm_up_solver
 from .store import FencedOff, Store
-from .views import DaemonStatus, JobView
+from .views import CheckpointPlace, DaemonStatus, JobView
 
 _IDLE_S = 5.0
 _TEND_S = 2.0
@@ -126,6 +127,17 @@ class Daemon:
     async def spec(self, job_id: str) -> str:
         """A job as it was submitted, as JSON text. Raises UnknownJob."""
         return self._core.store.spec(job_id)
+
+    async def checkpoint_place(self, job_id: str) -> str:
+        """Where a job's checkpoints are, as a CheckpointPlace. Raises UnknownJob."""
+        job = Job.parse(self._core.store.spec(job_id))
+        directory = job.checkpoint_dir or self._core.settings.checkpoint_dir(job_id)
+        place = CheckpointPlace(directory)
+        if is_node_place(directory):
+            peers = await self._launcher.copies.readers(job_id, directory)
+            key = self._launcher.copies.key(job_id)
+            place = CheckpointPlace(directory, peers.to_text(), key)
+        return encode(place, CheckpointPlace)
 
     async def jobs(self, states: list[str], limit: int | None) -> str:
         """Jobs in the order of their submission, as a list of JobRecord."""

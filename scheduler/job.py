@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from ..agents.checkpoint_nodes import is_node_place, node_directory
 from ..placement.constraints import Constraints
 from ..placement.constraints_file import FORMAT as CONSTRAINTS_FORMAT
 from ..placement.constraints_file import load_constraints, parse_constraints
@@ -49,6 +50,8 @@ SET_BY_US: Final = frozenset(
         "RAILWEAVE_ATTEMPT",
         "RAILWEAVE_ATTEMPT_ID",
         "RAILWEAVE_CHECKPOINT_DIR",
+        "RAILWEAVE_CHECKPOINT_PEERS",
+        "RAILWEAVE_MTBF_S",
         "RAILWEAVE_RESUME_FROM",
         "RAILWEAVE_NODE",
         "RAILWEAVE_DEVICE",
@@ -97,8 +100,9 @@ class Job(Explained):
         path of its file.
     devices: how many ranks; enough by itself, and then they are placed as one ring.
     priority: higher starts first; equal ones start in the order of their submission.
-    checkpoint_dir: folder or URL that every node of the job reaches; by default a folder of the
-        job's own in the daemon's state folder, which only the head node is sure to have.
+    checkpoint_dir: folder or URL that every node of the job reaches, or `node:///folder` on each
+        node's own disk; by default a folder of the job's own in the daemon's state folder, which
+        only the head node is sure to have.
     max_restarts: how often a broken attempt is followed by another.
     working_dir: where the ranks start; by default where the job was made.
     env: added to the environment of every rank.
@@ -225,6 +229,11 @@ def _text_problems(job: Job) -> list[Problem]:
     if where is not None and "://" not in where and not PurePath(where).is_absolute():
         found = f"found {where!r}, a relative path"
         problems.append(Problem("checkpoint_dir", found, "give it from the root on, or a URL"))
+    if where is not None and is_node_place(where):
+        try:
+            node_directory(where, "any")
+        except ValueError as error:
+            problems.append(Problem("checkpoint_dir", str(error), "name a folder of the nodes"))
     return problems
 
 

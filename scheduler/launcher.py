@@ -7,9 +7,12 @@ import logging
 
 from ray.exceptions import RayError
 
+from ..agents.checkpoint_nodes import Peers, is_node_place
+from ..agents.checkpoint_pace import mtbf_s
 from ..placement.placement import Placement
 from ..placement.svg import bytes_text
 from .controller import ensure_controller
+from .copies import Copies, peers_environment
 from .core import Core
 from .job import Job
 from .launching import Attempt, launches
@@ -41,6 +44,7 @@ class Launcher:
     def __init__(self, core: Core, nodes: Nodes) -> None:
         self._core = core
         self._nodes = nodes
+        self.copies = Copies(core, nodes)
         self.under_way: dict[str, asyncio.Task[None]] = {}
         self._refusals: dict[str, int] = {}
 
@@ -144,7 +148,11 @@ class Launcher:
         core.doing[job_id] = "looking for its last checkpoint"
         first = placement.devices[0][0]
         where = job.checkpoint_dir or core.settings.checkpoint_dir(job_id)
-        resume_from = await self._resume_from(first, where, job_id, number, job.world_size)
+        peers: dict[str, Peers] = {}
+        if is_node_place(where):
+            peers = await self.copies.arrange(job_id, number, where, placement.devices)
+        told = peers[first].to_text() if peers else ""
+        resume_from = await self._resume_from(first, where, job_id, number, job.world_size, told)
         core.doing[job_id] = f"starting its ranks on {len(counts)} nodes"
         attempt = Attempt(
             job_id=job_id,
@@ -154,6 +162,8 @@ class Launcher:
             master_port=await self._nodes.free_port(first),
             checkpoint_dir=where,
             resume_from=resume_from,
+            mtbf_s=self._mtbf_s(job, job_id, restarts),
+            node_env={node: peers_environment(found) for node, found in peers.items()},
         )
         plan = AttemptPlan(
             job_id=job_id,
@@ -169,11 +179,18 @@ class Launcher:
         core.note("launched", "given to its controller", job_id=job_id, attempt=number)
         return plan
 
+    def _mtbf_s(self, job: Job, job_id: str, faults: int) -> float:
+        """Mean time between faults, from what its attempts have run so far."""
+        attempts = self._core.store.attempts(job_id)
+        spans = [(each.running_s, each.fault_seen_s) for each in attempts]
+        run_s = sum(max(0.0, end - start) for start, end in spans if start and end)
+        return mtbf_s(job.world_size, faults, run_s)
+
     async def _resume_from(
-        self, node: str, where: str, job_id: str, number: int, world_size: int
+        self, node: str, where: str, job_id: str, number: int, world_size: int, peers: str
     ) -> str:
         """The checkpoint to go on from, or empty; older attempts are fenced out of the folder."""
-        found = await self._nodes.latest_checkpoint(node, where, number, world_size)
+        found = await self._nodes.latest_checkpoint(node, where, number, world_size, peers)
         passed = [f"{path}: {reason}" for path, reason in found["passed_over"]]
         if found["path"] is None:
             message = f"no complete checkpoint in {where}: it begins anew"

@@ -6,10 +6,11 @@ torchrun's documentation), so that programs written for torchrun run unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ..agents.attempt import NodeLaunch, RankLaunch
+from ..agents.checkpoint_pace import MTBF_VARIABLE
 from .job import Job
 from .records import Device
 
@@ -23,6 +24,8 @@ class Attempt:
     restarts: attempts that broke before this one.
     master_addr, master_port: where rank 0 listens, for torch's rendezvous.
     resume_from: a complete checkpoint, or empty to begin anew.
+    mtbf_s: mean time between faults that is expected of the job; None leaves it to the ranks.
+    node_env: variables of single nodes' ranks, by node.
     """
 
     job_id: str
@@ -32,6 +35,8 @@ class Attempt:
     master_port: int
     checkpoint_dir: str
     resume_from: str = ""
+    mtbf_s: float | None = None
+    node_env: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def launches(job: Job, attempt: Attempt, devices: Sequence[Device]) -> list[NodeLaunch]:
@@ -62,6 +67,8 @@ def launches(job: Job, attempt: Attempt, devices: Sequence[Device]) -> list[Node
         "RAILWEAVE_CHECKPOINT_DIR": attempt.checkpoint_dir,
         "RAILWEAVE_RESUME_FROM": attempt.resume_from,
     }
+    if attempt.mtbf_s is not None:
+        common[MTBF_VARIABLE] = f"{attempt.mtbf_s:.0f}"
     return [
         NodeLaunch(
             job_id=attempt.job_id,
@@ -69,7 +76,11 @@ def launches(job: Job, attempt: Attempt, devices: Sequence[Device]) -> list[Node
             node=node,
             command=job.entrypoint,
             working_dir=job.working_dir,
-            env={**common, **_node_env(node, group_rank, [devices[rank][1] for rank in ranks])},
+            env={
+                **common,
+                **_node_env(node, group_rank, [devices[rank][1] for rank in ranks]),
+                **attempt.node_env.get(node, {}),
+            },
             ranks=tuple(
                 _rank_launch(rank, local_rank, devices[rank][1])
                 for local_rank, rank in enumerate(ranks)

@@ -100,12 +100,20 @@ class Nodes:
         actor: Any = self._agent(node).actor
         return int((await within(actor.free_port.remote(), _ANSWER_S))["port"])
 
+    def has_agent(self, node: str) -> bool:
+        """Whether a node can be asked for something now."""
+        return node in self._agents
+
+    def actor(self, node: str) -> Any:
+        """A node's agent, as Ray calls it. Raises NodeGone."""
+        return self._agent(node).actor
+
     async def latest_checkpoint(
-        self, node: str, directory: str, attempt: int, world_size: int
+        self, node: str, directory: str, attempt: int, world_size: int, peers: str = ""
     ) -> dict[str, Any]:
         """The newest complete checkpoint as a node sees it, older attempts being fenced out."""
         actor: Any = self._agent(node).actor
-        call = actor.latest_checkpoint.remote(directory, attempt, world_size)
+        call = actor.latest_checkpoint.remote(directory, attempt, world_size, peers)
         found: dict[str, Any] = await within(call, _CHECKPOINT_S)
         return found
 

@@ -59,3 +59,12 @@ class ProbeProgress:
     running: bool
     lines: list[str]
     error: str = ""
+
+
+@dataclass(frozen=True)
+class CheckpointPlace:
+    """Where a job's checkpoints are. peers, key: what opens a `node://` place; else empty."""
+
+    directory: str
+    peers: str = ""
+    key: str = field(default="", repr=False)

@@ -33,6 +33,7 @@ VERBS: Final = {
     "show": "Show a job: attempts, placement, events.",
     "explain": "Say why a job is where it is or cannot be, and where its traffic comes from.",
     "logs": "Print the output of a rank.",
+    "checkpoints": "List a job's checkpoints, check them, take one out.",
     "cancel": "Stop a job.",
     "demo": "Watch a job being placed, losing a node, and finishing.",
 }

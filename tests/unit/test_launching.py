@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from railweave.scheduler.job import SET_BY_US, Job
 from railweave.scheduler.launching import Attempt, launches
 
 GOLDEN = Path(__file__).parent / "golden"
-FIRST = Attempt("gpt-1a2b3c", 1, 0, "10.0.0.7", 29511, "/shared/gpt")
+FIRST = Attempt("gpt-1a2b3c", 1, 0, "10.0.0.7", 29511, "/shared/gpt", mtbf_s=45_000_000.0)
 THIRD = Attempt(
     "gpt-1a2b3c",
     3,
@@ -27,6 +28,7 @@ THIRD = Attempt(
     29512,
     "s3://bucket/gpt",
     "s3://bucket/gpt/step-000000000010.attempt-0001",
+    mtbf_s=7200.4,
 )
 
 
@@ -116,4 +118,14 @@ def test_a_launch_has_the_whole_environment_that_torchrun_gives(name: str) -> No
             given = launch["env"].keys() | rank["env"].keys()
             assert torchrun <= given
             users = {"OMP_NUM_THREADS", "TORCH_NCCL_ASYNC_ERROR_HANDLING", "WANDB_MODE"}
-            assert given - users == SET_BY_US - {"RAILWEAVE_ATTEMPT_ID"}
+            assert given - users == SET_BY_US - {
+                "RAILWEAVE_ATTEMPT_ID",
+                "RAILWEAVE_CHECKPOINT_PEERS",
+            }
+
+
+def test_what_is_told_to_one_node_is_told_to_no_other() -> None:
+    attempt = replace(FIRST, node_env={"n0": {"RAILWEAVE_CHECKPOINT_PEERS": "{}"}})
+    found = launches(job(), attempt, [("n1", 0), ("n1", 1), ("n0", 0), ("n0", 1)])
+    told = {launch.node: "RAILWEAVE_CHECKPOINT_PEERS" in launch.env for launch in found}
+    assert told == {"n1": False, "n0": True}

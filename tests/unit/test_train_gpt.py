@@ -243,6 +243,8 @@ def test_training_that_was_killed_and_resumed_ends_bit_for_bit_as_if_unbroken(
 def test_the_checkpoint_a_rank_was_killed_in_is_never_used(tmp_path: Path, unbroken: str) -> None:
     saves = tmp_path / "checkpoints"
     options = (*SPLIT, "--steps", "12", "--save-every", "4", "--commit-timeout-s", "600")
+    # The rank itself writes then, so that it can be killed in the middle of it.
+    options = (*options, "--blocking-saves")
     dying = {2: (DYING, {"DIE_IN_SHARD_OF_STEP": "8"})}
     with Ranks(tmp_path / "1", 4, *options, checkpoint_dir=saves, special=dying) as ranks:
         wait_until(ranks.failed, DEADLINE_S, "rank 2 was killed")
