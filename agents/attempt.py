@@ -87,11 +87,12 @@ class RankState(_Message):
 class Vitals(BaseModel):
     """How a running rank looks from outside.
 
-    state: the process's letter in /proc. quiet_s: since anything showed that it lives (a report,
-    output, files read or written; CPU time where it reports nothing). cpu_share: of one core, in
-    the last second. reports: how often it has called `railweave.agents.report`; report_age_s:
-    since the last; step: of the last; typical_s, longest_s: between two. compute_s: median of
-    the last compute_steps steps that gave one.
+    state: the process's letter in /proc, X for one that has failed. quiet_s: since anything showed
+    that it lives (a report, output, files read or written; CPU time where it reports nothing).
+    cpu_share: of one core, in the last second. reports: how often it has called
+    `railweave.agents.report`; report_age_s: since the last; step: of the last; typical_s,
+    longest_s: between two. compute_s: median of the last compute_steps steps that gave one.
+    last_lines: of one that has been still for a while.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True)  # a newer guard may tell more
@@ -108,14 +109,31 @@ class Vitals(BaseModel):
     compute_s: float | None = None
     compute_steps: int = 0
     loss: float | None = None
+    last_lines: tuple[str, ...] = ()
+
+
+class Finding(BaseModel):
+    """Something wrong with a rank that still runs, told by its guard.
+
+    what: goes on after the rank's name. since_s: wall-clock seconds. step: its last one.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    kind: str
+    rank: int
+    what: str
+    since_s: float
+    step: int | None = None
+    last_lines: tuple[str, ...] = ()
 
 
 class NodeStatus(_Message):
     """One node's part of an attempt. `seq` grows with every change, for long polls.
 
     Times are wall-clock seconds since the epoch on that node. `reason` says why it was STOPPED.
-    vitals: of each running rank, the fields of Vitals; plain values, so that a controller of
-    another version can take them in.
+    vitals: of each rank that runs or has failed, the fields of Vitals; findings: the fields of
+    Finding. Both are plain values, so that a controller of another version can take them in.
     """
 
     job_id: str
@@ -126,9 +144,14 @@ class NodeStatus(_Message):
     ranks: tuple[RankState, ...] = ()
     reason: str = ""
     vitals: tuple[dict[str, Any], ...] = ()
+    findings: tuple[dict[str, Any], ...] = ()
+
+    def rank_findings(self) -> tuple[Finding, ...]:
+        """What its guard found wrong with running ranks."""
+        return tuple(Finding.model_validate(found) for found in self.findings)
 
     def rank_vitals(self) -> tuple[Vitals, ...]:
-        """How each running rank looks."""
+        """How each rank looks that runs or has failed."""
         return tuple(Vitals.model_validate(found) for found in self.vitals)
 
 

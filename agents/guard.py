@@ -128,6 +128,8 @@ class Guard:
         if now >= self._look_at:
             self._look_at = now + LOOK_S * 0.9
             self._lookout.look(self.pids, now)
+            if found := self._lookout.findings(now):
+                self._record({"findings": found})
 
     def _exit(self, rank: int, code: int) -> Record:
         change: Record = {"rank": rank, "exited_s": time.time()}

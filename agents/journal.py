@@ -28,6 +28,7 @@ def empty(job_id: str, attempt: int, node: str) -> Status:
         "seq": 0,
         "ranks": [],
         "reason": "",
+        "findings": [],
     }
 
 
@@ -43,6 +44,8 @@ def apply(status: Status, record: Record) -> None:
         for rank in status["ranks"]:
             if rank["rank"] == change["rank"]:
                 rank.update(change)
+    # Beside the ranks, where agents of earlier versions look past it.
+    status["findings"] = [*status.get("findings", ()), *record.get("findings", ())]
 
 
 def read(path: Path) -> list[Record]:

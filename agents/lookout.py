@@ -6,12 +6,13 @@ Standard library only, because the guard imports it. The clock is the caller's.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .logs import log_path
+from .logs import last_lines, log_path
 from .processes import below, table
 from .progress import Progress, read
 
@@ -19,7 +20,11 @@ LOOK_S = 1.0
 """How often a guard looks at its ranks."""
 COMPUTE_STEPS = 20
 """Over how many of the last steps compute times are compared."""
-_TREE_S = 10.0
+STOPPED_S = 4.0
+"""How long a rank must have been stopped; tools that look into a process stop it for less."""
+_STOPPED_LOOKS = 4
+_TREE_S = 5.0
+_LINES_AFTER_S = 5.0
 _BUSY = 0.02
 _IO_BYTES_PER_S = 1e6
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -52,6 +57,10 @@ class _Rank:
     own_at: float = 0.0
     tree_cpu_s: dict[int, float] = field(default_factory=dict)
     tree_at: float = 0.0
+    stopped_looks: int = 0
+    stopped_at: float = 0.0
+    stopped_since_s: float = 0.0
+    found: set[str] = field(default_factory=set)
 
 
 class Lookout:
@@ -95,6 +104,18 @@ class Lookout:
             if now - seen.own_at >= LOOK_S / 2:
                 seen.cpu_share = max(0.0, cpu_s - seen.cpu_s) / (now - seen.own_at)
                 seen.cpu_s, seen.own_at = cpu_s, now
+                if seen.progress is None and seen.cpu_share >= _BUSY:
+                    seen.moved_at = now
+            self._note_stop(seen, now)
+
+    def _note_stop(self, seen: _Rank, now: float) -> None:
+        # Looks are counted too: a guard that was itself stopped must not take that for the rank's.
+        if seen.state != "T":
+            seen.stopped_looks = 0
+            return
+        if not seen.stopped_looks:
+            seen.stopped_at, seen.stopped_since_s = now, time.time()
+        seen.stopped_looks += 1
 
     def _look_below(self, now: float) -> None:
         """CPU time of ranks that report nothing, and of all they have started."""
@@ -115,27 +136,71 @@ class Lookout:
                 seen.moved_at = now
             seen.tree_cpu_s, seen.tree_at = cpu_s, now
 
+    def findings(self, now: float) -> list[dict[str, Any]]:
+        """What is wrong with running ranks, the fields of Finding; each thing is told once."""
+        found = []
+        for rank, seen in sorted(self._ranks.items()):
+            stopped_s = now - seen.stopped_at
+            if seen.stopped_looks >= _STOPPED_LOOKS and stopped_s >= STOPPED_S:
+                what = (
+                    f"has been stopped for {stopped_s:.0f} s: its process {seen.pid} is in state T"
+                )
+                found += self._finding("stopped", rank, seen, what, seen.stopped_since_s)
+        return found
+
+    def _finding(
+        self, kind: str, rank: int, seen: _Rank, what: str, since_s: float
+    ) -> list[dict[str, Any]]:
+        if kind in seen.found:
+            return []
+        seen.found.add(kind)
+        return [
+            {
+                "kind": kind,
+                "rank": rank,
+                "what": what,
+                "since_s": since_s,
+                "step": seen.progress.step if seen.progress else None,
+                "last_lines": last_lines(log_path(self._folder, rank)),
+            }
+        ]
+
     def vitals(self, now: float) -> list[dict[str, Any]]:
         """The fields of Vitals of each running rank, as plain values."""
-        return [_vitals(rank, seen, now) for rank, seen in sorted(self._ranks.items())]
+        return [self._vitals(rank, seen, now) for rank, seen in sorted(self._ranks.items())]
+
+    def _vitals(self, rank: int, seen: _Rank, now: float) -> dict[str, Any]:
+        age_s = now - seen.reported_at if seen.progress else None
+        quiet_s = now - seen.moved_at
+        still = max(quiet_s, age_s or 0.0) >= _LINES_AFTER_S
+        return {
+            "rank": rank,
+            "state": seen.state,
+            "quiet_s": quiet_s,
+            "cpu_share": seen.cpu_share,
+            "report_age_s": age_s,
+            "last_lines": last_lines(log_path(self._folder, rank)) if still else [],
+            **_told(seen.progress),
+        }
 
 
-def _vitals(rank: int, seen: _Rank, now: float) -> dict[str, Any]:
-    told = seen.progress
-    compute_s, compute_steps = told.compute_s(COMPUTE_STEPS) if told else (None, 0)
+def vitals_at_end(folder: Path, rank: int) -> dict[str, Any]:
+    """What a rank that has exited had reported: the fields of Vitals that outlive it."""
+    return {"rank": rank, "state": "X", **_told(read(progress_path(folder, rank)))}
+
+
+def _told(told: Progress | None) -> dict[str, Any]:
+    if told is None:
+        return {}
+    compute_s, compute_steps = told.compute_s(COMPUTE_STEPS)
     return {
-        "rank": rank,
-        "state": seen.state,
-        "quiet_s": now - seen.moved_at,
-        "cpu_share": seen.cpu_share,
-        "reports": told.reports if told else 0,
-        "report_age_s": now - seen.reported_at if told else None,
-        "step": told.step if told else None,
-        "typical_s": told.typical_s if told else None,
-        "longest_s": told.longest_s if told else None,
+        "reports": told.reports,
+        "step": told.step,
+        "typical_s": told.typical_s,
+        "longest_s": told.longest_s,
         "compute_s": compute_s,
         "compute_steps": compute_steps,
-        "loss": told.loss if told else None,
+        "loss": told.loss,
     }
 
 

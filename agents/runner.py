@@ -35,6 +35,7 @@ from .environment import rank_environment
 from .guard import JOURNAL_NAME, KILL_WAIT_S, MARKER
 from .journal import FINAL_PHASES, Journal, Status
 from .logs import last_lines, log_path, read_chunk
+from .lookout import vitals_at_end
 from .processes import Process, below, end_all, having, process, send_signal, table
 from .spec import Spec, remove_dead_sockets
 
@@ -133,12 +134,20 @@ class Runner:
                 time.sleep(min(0.05, left_s))
 
     def _vitals(self, status: Status, folder: Path) -> list[dict[str, Any]]:
-        """How the running ranks look; nothing where their guard is too busy or too old to say."""
+        """How ranks look that run or have failed.
+
+        Nothing of running ones where their guard is too busy or too old to say.
+        """
+        failed = [
+            vitals_at_end(folder, rank["rank"])
+            for rank in status["ranks"]
+            if rank.get("signal") is not None or rank.get("exit_code")
+        ]
         if status["phase"] != NodePhase.RUNNING.value:
-            return []
+            return failed
         answer = self._ask(folder, {"command": "vitals"}, _VITALS_S) or {}
         found = answer.get("vitals", [])
-        return found if isinstance(found, list) else []
+        return failed + (found if isinstance(found, list) else [])
 
     def stop(self, job_id: str, attempt: int, grace_s: float) -> StopReport:
         """End every process of the attempt here and see that it is gone.

@@ -5,21 +5,28 @@ from __future__ import annotations
 import signal as signals
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
-from ..agents.attempt import NodePhase, NodeStatus, RankState
+from ..agents.attempt import Finding, NodePhase, NodeStatus, RankState
 
 
 class FaultKind(StrEnum):
     """What broke; of two that come together, the later one here explains the earlier."""
 
+    UNKNOWN = "unknown"
+    """Something that this version has no name for, told by a newer one."""
     RANK_EXIT = "rank_exit"
     """A rank ended with an exit code other than 0."""
     RANK_SIGNAL = "rank_signal"
     """A rank was ended by a signal that did not come from us."""
+    RANK_HUNG = "rank_hung"
+    """A rank, or all of them, made no step or other sign of life for far longer than usual."""
     RANK_START = "rank_start"
     """A rank could not be started: no such program, folder or permission."""
+    RANK_STOPPED = "rank_stopped"
+    """Somebody stopped a rank's process (SIGSTOP) and did not let it go on."""
     PART_STOPPED = "part_stopped"
     """A node's part was stopped by someone else than its controller."""
     PART_FORGOTTEN = "part_forgotten"
@@ -31,15 +38,20 @@ class FaultKind(StrEnum):
     NODE_LOST = "node_lost"
     """A node died, or its agent was silent for too long."""
 
+    @classmethod
+    def _missing_(cls, value: object) -> FaultKind | None:
+        return cls.UNKNOWN if isinstance(value, str) else None
+
 
 class Fault(BaseModel):
     """What broke, where, and since when. Times are wall-clock seconds.
 
     node_at_fault: whether the node is to be set aside. seen_s: when the controller noticed;
-    happened_s: when it happened by the node's own clock, where that is known.
+    happened_s: when it happened by the node's own clock, where that is known. step: the last one
+    that the rank reported.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True)  # a newer controller may tell more
 
     kind: FaultKind
     message: str
@@ -51,11 +63,20 @@ class Fault(BaseModel):
     signal: int | None = None
     happened_s: float | None = None
     last_lines: tuple[str, ...] = ()
+    step: int | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_unknown_step(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        data: dict[str, Any] = serialise(self)
+        if self.step is None:
+            del data["step"]  # which daemons of earlier versions refuse
+        return data
 
 
 def part_fault(status: NodeStatus, now_s: float) -> Fault | None:
     """What is wrong with one node's part of an attempt after its launch, or None."""
     failed = [rank for rank in status.ranks if rank.failed]
+    steps = _last_steps(status)
     if status.phase is NodePhase.STOPPED:
         reason = status.reason or "no reason given"
         return Fault(
@@ -65,8 +86,10 @@ def part_fault(status: NodeStatus, now_s: float) -> Fault | None:
             node=status.node,
             last_lines=failed[0].last_lines if failed else (),
         )
-    if failed:
-        return min((_rank_fault(status.node, rank, now_s) for rank in failed), key=_when)
+    broken = [_rank_fault(status.node, rank, now_s, steps.get(rank.rank)) for rank in failed]
+    broken += [_found_fault(status.node, found, now_s) for found in status.rank_findings()]
+    if broken:
+        return root_cause(broken[0], broken[1:])
     if status.phase is NodePhase.UNKNOWN:
         return Fault(
             kind=FaultKind.PART_FORGOTTEN,
@@ -84,8 +107,9 @@ def earlier_faults(status: NodeStatus, stop_began_s: float, now_s: float) -> lis
     The signals of the stop itself are left out whatever their time: clocks of nodes differ.
     """
     ours = (signals.SIGTERM, signals.SIGKILL)
-    return [
-        _rank_fault(status.node, rank, now_s)
+    steps = _last_steps(status)
+    return [_found_fault(status.node, found, now_s) for found in status.rank_findings()] + [
+        _rank_fault(status.node, rank, now_s, steps.get(rank.rank))
         for rank in status.ranks
         if rank.failed
         and rank.signal not in ours
@@ -135,7 +159,7 @@ def root_cause(first: Fault, others: Iterable[Fault]) -> Fault:
     sign.
     """
     depth = list(FaultKind)
-    ranks = (FaultKind.RANK_EXIT, FaultKind.RANK_SIGNAL)
+    ranks = (FaultKind.RANK_EXIT, FaultKind.RANK_SIGNAL, FaultKind.RANK_HUNG)
 
     def order(fault: Fault) -> tuple[int, float]:
         return (0 if fault.kind in ranks else -depth.index(fault.kind), _when(fault))
@@ -158,7 +182,39 @@ def _when(fault: Fault) -> float:
     return fault.seen_s if fault.happened_s is None else fault.happened_s
 
 
-def _rank_fault(node: str, rank: RankState, now_s: float) -> Fault:
+# What guards call what they find, and what to do about it.
+_FINDINGS = {
+    "stopped": (
+        FaultKind.RANK_STOPPED,
+        "find who sent SIGSTOP; to pause a job, cancel it and submit it again later",
+    ),
+}
+
+
+def _found_fault(node: str, found: Finding, now_s: float) -> Fault:
+    kind, advice = _FINDINGS.get(found.kind, (FaultKind.UNKNOWN, "see the log of the rank"))
+    return Fault(
+        kind=kind,
+        message=f"rank {found.rank} on node {node} {found.what}{after_step(found.step)}; {advice}",
+        seen_s=now_s,
+        node=node,
+        rank=found.rank,
+        happened_s=found.since_s,
+        last_lines=found.last_lines,
+        step=found.step,
+    )
+
+
+def after_step(step: int | None) -> str:
+    """What a message says of the last step; nothing where none was reported."""
+    return "" if step is None else f", after step {step}"
+
+
+def _last_steps(status: NodeStatus) -> dict[int, int]:
+    return {each.rank: each.step for each in status.rank_vitals() if each.step is not None}
+
+
+def _rank_fault(node: str, rank: RankState, now_s: float, step: int | None) -> Fault:
     if rank.pid is None and rank.error:
         kind, what = FaultKind.RANK_START, f"could not be started: {rank.error}"
     elif rank.signal is not None:
@@ -167,7 +223,7 @@ def _rank_fault(node: str, rank: RankState, now_s: float) -> Fault:
         kind, what = FaultKind.RANK_EXIT, f"ended with exit code {rank.exit_code}"
     return Fault(
         kind=kind,
-        message=f"rank {rank.rank} on node {node} {what}",
+        message=f"rank {rank.rank} on node {node} {what}{after_step(step)}",
         seen_s=now_s,
         node=node,
         rank=rank.rank,
@@ -175,6 +231,7 @@ def _rank_fault(node: str, rank: RankState, now_s: float) -> Fault:
         signal=rank.signal,
         happened_s=rank.exited_s,
         last_lines=rank.last_lines,
+        step=step,
     )
 
 

@@ -52,6 +52,8 @@ SET_BY_US: Final = frozenset(
         "RAILWEAVE_CHECKPOINT_DIR",
         "RAILWEAVE_CHECKPOINT_PEERS",
         "RAILWEAVE_MTBF_S",
+        "RAILWEAVE_PROGRESS",
+        "RAILWEAVE_HANG_TIMEOUT_S",
         "RAILWEAVE_RESUME_FROM",
         "RAILWEAVE_NODE",
         "RAILWEAVE_DEVICE",
@@ -108,6 +110,8 @@ class Job(Explained):
     env: added to the environment of every rank.
     grace_s: between SIGTERM and SIGKILL when an attempt is stopped.
     time_limit_s: for finding a placement.
+    hang_timeout_s: how long without a step counts as hung; by default 10 typical steps or 3 times
+        the longest, at least 5 minutes, and half an hour where no step is reported.
     constraints: what its placements must satisfy, also after a fault: Constraints, their data
         (`railweave.constraints/1`, the format may be left out), or the path of their file.
 
@@ -127,6 +131,7 @@ class Job(Explained):
     env: dict[str, str] = Field(default_factory=dict)
     grace_s: float = Field(default=10.0, ge=0, le=3600, allow_inf_nan=False)
     time_limit_s: float = Field(default=1.0, gt=0, le=3600, allow_inf_nan=False)
+    hang_timeout_s: float | None = Field(default=None, ge=1, le=2_592_000, allow_inf_nan=False)
     constraints: Annotated[Constraints | None, BeforeValidator(_as_constraints)] = None
 
     @model_validator(mode="after")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ..agents.attempt import NodeLaunch, RankLaunch
 from ..agents.checkpoint_pace import MTBF_VARIABLE
+from .hang import TIMEOUT_VARIABLE
 from .job import Job
 from .records import Device
 
@@ -69,6 +70,8 @@ def launches(job: Job, attempt: Attempt, devices: Sequence[Device]) -> list[Node
     }
     if attempt.mtbf_s is not None:
         common[MTBF_VARIABLE] = f"{attempt.mtbf_s:.0f}"
+    if job.hang_timeout_s is not None:
+        common[TIMEOUT_VARIABLE] = f"{job.hang_timeout_s:g}"
     return [
         NodeLaunch(
             job_id=attempt.job_id,

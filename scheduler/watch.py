@@ -21,12 +21,14 @@ from .fault import (
     root_cause,
     unending,
 )
+from .hang import TIMEOUT_VARIABLE, hung
 from .messages import AttemptPlan, Happened, Report
 
 POLL_S = 2.0
 # A change is told at once whatever the poll's length; long polls of many nodes are many calls.
 _POLLS_PER_S = 100
 SURVIVOR_PATIENCE_S = 30.0
+_HANG_LOOK_S = 1.0
 
 
 class NodeGone(Exception):
@@ -74,6 +76,8 @@ class Watch:
         self._faults: list[Fault] = []
         self._lost: dict[str, str] = {}
         self._changed = asyncio.Event()
+        self._hang_timeout_s = _hang_timeout_s(plan)
+        self._hang_look_at = 0.0
 
     def stop(self) -> None:
         """End the attempt on request; nothing counts as broken then."""
@@ -106,6 +110,16 @@ class Watch:
                 self._report(Happened.RUNNING)
             await self._changed.wait()
             self._changed.clear()
+            self._look_for_hang()
+
+    def _look_for_hang(self) -> None:
+        now = time.monotonic()
+        if self._faults or now < self._hang_look_at:
+            return
+        self._hang_look_at = now + _HANG_LOOK_S
+        fault = hung(self.plan.nodes, self._statuses, self._hang_timeout_s, time.time())
+        if fault is not None:
+            self._faults.append(fault)
 
     def _all_started(self) -> bool:
         up = (NodePhase.RUNNING, NodePhase.ENDED)
@@ -205,3 +219,8 @@ class Watch:
                 killed=killed,
             )
         )
+
+
+def _hang_timeout_s(plan: AttemptPlan) -> float | None:
+    text = plan.launches[0].env.get(TIMEOUT_VARIABLE, "")
+    return float(text) if text else None

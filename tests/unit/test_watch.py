@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -73,10 +74,14 @@ class Fabric:
         }
         self.reports: list[Report] = []
 
-    def plan(self, *deeds: str, command: str = sys.executable) -> AttemptPlan:
+    def plan(
+        self, *deeds: str, command: str = sys.executable, hang_timeout_s: float | None = None
+    ) -> AttemptPlan:
+        lean = [] if any("railweave" in deed for deed in deeds) else ["-S"]
         job = Job(
             name="job",
-            entrypoint=[command, "-S", "-c", RANK, *deeds],
+            entrypoint=[command, *lean, "-c", RANK, *deeds],
+            hang_timeout_s=hang_timeout_s,
             devices=4,
             working_dir=self.folder,
             env={TOKEN: self.benches[0].token},
@@ -153,6 +158,52 @@ def test_a_killed_rank_is_told_by_its_signal(fabric: Fabric) -> None:
     assert fault is not None
     assert (fault.kind, fault.signal, fault.rank) == (FaultKind.RANK_SIGNAL, 9, 1)
     assert "SIGKILL" in fault.message
+
+
+REPORTING = (
+    "from railweave.agents import report; [(report(s), time.sleep(0.02)) for s in range(1, 20)]; "
+)
+
+
+def test_a_stopped_rank_is_found_within_ten_seconds_and_named(fabric: Fabric) -> None:
+    began_s = time.time()
+    stop_itself = "print('going', flush=True); os.kill(os.getpid(), signal.SIGSTOP)"
+    watch = fabric.watch(fabric.plan(STAY, STAY, stop_itself, STAY))
+    assert fabric.run(watch) == [Happened.RUNNING, Happened.FAULT, Happened.STOPPED]
+    fault = fabric.reports[-1].fault
+    assert fault is not None
+    assert (fault.kind, fault.rank, fault.node) == (FaultKind.RANK_STOPPED, 2, "n1")
+    assert fault.seen_s - began_s < 10
+    assert "in state T" in fault.message
+    assert fault.last_lines[-1] == "going"
+    assert not fault.node_at_fault
+    assert fabric.nothing_is_left()
+
+
+@pytest.mark.parametrize("hang", ["[0 for _ in iter(int, 1)]", "time.sleep(1000)"])
+def test_ranks_that_make_no_step_are_found_hung(fabric: Fabric, hang: str) -> None:
+    # Rank 1 hangs a step before the others, which then wait for it.
+    hangs = REPORTING.replace("20", "19") + hang
+    waits = REPORTING + STAY
+    watch = fabric.watch(fabric.plan(waits, hangs, waits, waits, hang_timeout_s=2))
+    assert fabric.run(watch) == [Happened.RUNNING, Happened.FAULT, Happened.STOPPED]
+    fault = fabric.reports[-1].fault
+    assert fault is not None
+    assert (fault.kind, fault.rank, fault.step) == (FaultKind.RANK_HUNG, 1, 18)
+    assert "has made no step for" in fault.message
+    assert "after step 18" in fault.message
+    assert "set hang_timeout_s" in fault.message
+    assert fault.last_lines in ((), ("rank 1 is up",))
+    assert fabric.nothing_is_left()
+
+
+def test_the_last_reported_step_is_told_of_a_rank_that_fails(fabric: Fabric) -> None:
+    watch = fabric.watch(fabric.plan(STAY, STAY, REPORTING + "sys.exit(7)", STAY))
+    fabric.run(watch)
+    fault = fabric.reports[-1].fault
+    assert fault is not None
+    assert (fault.kind, fault.exit_code, fault.step) == (FaultKind.RANK_EXIT, 7, 19)
+    assert fault.message.endswith("with exit code 7, after step 19")
 
 
 def test_a_program_that_is_not_there_is_told_as_such(fabric: Fabric) -> None:
