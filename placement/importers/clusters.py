@@ -21,7 +21,7 @@ from .machines import lone_names, machines_of
 from .merging import Column, Ladder, merged
 from .node_aliases import with_given_names
 from .node_names import one_name_each
-from .registry import read_facts
+from .registry import read_files
 
 UNKNOWN_ACCELERATOR = "unknown"
 ASSUMED_NIC_BYTES_PER_S = 25e9
@@ -62,7 +62,7 @@ def import_cluster(
 
     Raises InvalidInput naming file, line and reason, also where files contradict each other.
     """
-    return assembled({os.fspath(path): read_facts(path) for path in paths}, choices)
+    return assembled(read_files(paths), choices)
 
 
 def assembled(facts: Mapping[str, Facts], choices: Choices | None = None) -> Imported:
@@ -150,12 +150,12 @@ def _kinds(
         found[node] = (kind or UNKNOWN_ACCELERATOR, 1 if count is None else count)
     if unknown_count:
         warnings.append(
-            f"devices: no file says how many {_some(unknown_count)} have; each stands as one "
-            "device: give --devices, or the output of nvidia-smi topo -m of one of them"
+            f"devices: no file says how many {_have(unknown_count)}; each stands as one device: "
+            "give --devices, or the output of nvidia-smi topo -m of one of them"
         )
     if unknown_kind:
         warnings.append(
-            f"accelerator: no file says what {_some(unknown_kind)} have; the kind is "
+            f"accelerator: no file says what {_have(unknown_kind)}; the kind is "
             f"{UNKNOWN_ACCELERATOR!r}: give --accelerator"
         )
     return found
@@ -170,21 +170,27 @@ def _tiers(
     every = [column.tier for column in ladder.columns] + [ladder.spine]
     known = [tier.bytes_per_s for tier in every if tier.bytes_per_s and not tier.scale_up]
     rate = nic_bytes_per_s or min(known, default=None)
+    assumed = rate or ASSUMED_NIC_BYTES_PER_S
+    scale_up_rate = _scale_up_rate(kinds) or assumed
+    matters = len(kinds) > 1
     lacking = [t.name for t in every if not t.bytes_per_s and not t.scale_up]
-    if rate is None and lacking:
+    if rate is None and lacking and matters:
         warnings.append(
             f"bandwidth: no file gives that of {', '.join(lacking)}; "
             f"{ASSUMED_NIC_BYTES_PER_S / 1e9:g} GB/s an interface is assumed: give --nic-bandwidth"
         )
-    if not all(tier.latency_s for tier in every):
+    unrated = [t.name for t in every if not t.bytes_per_s and t.scale_up]
+    if unrated and _scale_up_rate(kinds) is None:
+        warnings.append(
+            f"bandwidth: no file gives that of {', '.join(unrated)}, nor the kind of device; "
+            f"{assumed / 1e9:g} GB/s is assumed: give --accelerator"
+        )
+    if matters and not all(tier.latency_s for tier in every):
         names = ", ".join(tier.name for tier in every if not tier.latency_s)
         warnings.append(f"latency: no file gives that of {names}; usual values are assumed")
     found = []
     network = [tier for tier in every if not tier.scale_up]
     for tier in every:
-        assumed = rate or ASSUMED_NIC_BYTES_PER_S
-        if tier.scale_up:
-            assumed = _scale_up_rate(kinds) or assumed
         latency = NVSWITCH_LATENCY_S
         if not tier.scale_up:
             place, last = network.index(tier), len(network) - 1
@@ -193,7 +199,7 @@ def _tiers(
         found.append(
             Tier(
                 name=tier.name,
-                bandwidth=tier.bytes_per_s or assumed,
+                bandwidth=tier.bytes_per_s or (scale_up_rate if tier.scale_up else assumed),
                 latency=tier.latency_s or latency,
                 oversubscription=tier.oversubscription or 1.0,
                 scale_up=tier.scale_up,
@@ -226,7 +232,8 @@ def _domains(
             found[node][column.tier.name] = domain
         if lonely:
             warnings.append(
-                f"{column.tier.name}: no file says in which {_some(lonely)} lie; each stands alone"
+                f"{column.tier.name}: no file says in which {_some(lonely)} "
+                f"{'lies; it' if len(lonely) == 1 else 'lie; each'} stands alone"
             )
     return found
 
@@ -264,6 +271,10 @@ def _rails(machines: Mapping[str, Machine], kinds: Mapping[str, tuple[str, int]]
     """NICs a node, of which no more count than it has devices: two ports of one card are a rail."""
     counts = [min(len(m.nics), kinds[node][1]) for node, m in machines.items() if m.nics]
     return max(1, min(counts, default=1))
+
+
+def _have(nodes: Sequence[str]) -> str:
+    return f"{_some(nodes)} {'has' if len(nodes) == 1 else 'have'}"
 
 
 def _some(names: Sequence[str]) -> str:

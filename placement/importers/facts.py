@@ -73,6 +73,8 @@ class Facts:
         where they do.
     aliases: other identifiers of nodes (GUIDs of ports, instance numbers) and the name of each. A
         file that is nothing but such a list gives its names to the nodes of others.
+    label_levels: by the name of a topology, the keys of node labels that are its levels, the
+        outermost first; a file of labelled nodes that is read with this one is read by them.
     warnings: oddities that were read all the same, each with its line where there is one.
     """
 
@@ -83,4 +85,5 @@ class Facts:
     measurements: Mapping[str, Any] = field(default_factory=dict)
     not_alone: Problem | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
+    label_levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from typing import Any
 from ..errors import Problem
 from .facts import Facts
 from .kubernetes_objects import HOLE, group_of, holes_in, object_name, objects_in
+from .label_ladders import HOSTNAME_KEY
 from .reading import list_of, mapping_of, name_of, places_of
 from .registry import Importer
 from .source import Source
@@ -16,7 +17,6 @@ from .source import Source
 NAME = "kueue-topology"
 _GROUP = "kueue.x-k8s.io"
 _KIND = re.compile(r"kind[\"']?\s*:\s*[\"']?(Topology|ResourceFlavor|ClusterQueue)\b")
-_HOSTNAME = "kubernetes.io/hostname"
 
 
 def certainty(source: Source) -> float:
@@ -83,7 +83,8 @@ def read(source: Source) -> Facts:
         f"levels of nodes as label keys ({' > '.join(levels)}) and no nodes",
         "hand in the output of kubectl get nodes -o json with it",
     )
-    return Facts(NAME, summary, not_alone=alone, warnings=tuple(warnings))
+    ladders = {name: tuple(keys) for name, keys in topologies.items()}
+    return Facts(NAME, summary, not_alone=alone, label_levels=ladders, warnings=tuple(warnings))
 
 
 def _levels(source: Source, name: str, spec: Mapping[str, Any], warnings: list[str]) -> list[str]:
@@ -97,8 +98,8 @@ def _levels(source: Source, name: str, spec: Mapping[str, Any], warnings: list[s
         raise source.refuse(f"Topology {name}", "no levels", "give spec.levels")
     if len(set(found)) < len(found):
         raise source.refuse(f"Topology {name}", "a level is given twice", "give each once")
-    if _HOSTNAME in found[:-1]:
-        warnings.append(f"Topology {name!r}: {_HOSTNAME} is not the last level")
+    if HOSTNAME_KEY in found[:-1]:
+        warnings.append(f"Topology {name!r}: {HOSTNAME_KEY} is not the last level")
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .switch_graph import MOST_TIERS
@@ -120,6 +120,7 @@ NVLINK_KEYS: tuple[str, ...] = (
     "ds.coreweave.com/nvlink.domain",
 )
 """Labels whose value names an NVLink domain, the most trusted first."""
+HOSTNAME_KEY = "kubernetes.io/hostname"
 PART_KEY = "accelerator.topograph.run/sub-domain"
 
 
@@ -147,6 +148,17 @@ def ladders_in(keys: Iterable[str]) -> list[LabelLadder]:
         named = {own[word]: word for word in _WORDS if word in own}
         found += [LabelLadder("the site", named, unique=False)] if named else []
     return found
+
+
+def declared_ladder(name: str, keys: Sequence[str]) -> LabelLadder:
+    """The ladder of keys that a site declares, the outermost first. A node's own name is no tier.
+
+    Its tiers are called by the last words of the keys, or by whole keys where those are not apart.
+    """
+    inner = [key for key in reversed(keys) if key != HOSTNAME_KEY][:MOST_TIERS]
+    words = [key.rpartition("/")[2].rpartition("topology-")[2] or key for key in inner]
+    apart = len(set(words)) == len(words) and "spine" not in words
+    return LabelLadder(name, dict(zip(inner, words if apart else inner, strict=True)), False)
 
 
 def _numbered(keys: set[str], pattern: re.Pattern[str]) -> list[str]:

@@ -12,7 +12,7 @@ from ..accelerator_names import kind_of_product
 from .accelerator_domains import with_accelerator_domains
 from .facts import Facts, Machine
 from .instance_types import machine_of_type
-from .label_ladders import NVLINK_KEYS, PART_KEY, ZONES, LabelLadder, ladders_in
+from .label_ladders import NVLINK_KEYS, PART_KEY, ZONES, LabelLadder, declared_ladder, ladders_in
 from .ladders import NotNested, ladder_of
 from .network_summary import network_summary
 from .reading import list_of, mapping_of, name_of, places_of, shown, values_of
@@ -50,6 +50,14 @@ def certainty(source: Source) -> float:
 
 def read(source: Source) -> Facts:
     """Tiers, NVLink domains and machines. Raises InvalidInput naming line and reason."""
+    return read_by_levels(source, {})
+
+
+def read_by_levels(source: Source, levels: Mapping[str, Sequence[str]]) -> Facts:
+    """The same, by the label keys that another file names where nodes have them.
+
+    levels: by the name of a topology, its keys, the outermost first.
+    """
     nodes = _table(source) if _HEADER.search(source.text[:10_000]) else _nodes(source)
     if not nodes:
         raise source.refuse("", "no node", "hand in the output of kubectl get nodes -o json")
@@ -57,7 +65,8 @@ def read(source: Source) -> Facts:
     machines = {name: _machine(node) for name, node in nodes.items()}
     nodes = _with_devices(nodes, machines, warnings)
     keys = {key for node in nodes.values() for key in node.labels}
-    ladder, others = _chosen(nodes, ladders_in(keys))
+    declared = _declared(levels, keys, warnings)
+    ladder, others = _chosen(nodes, declared or ladders_in(keys))
     tiers = list(ladder.keys.values())
     values = {
         name: {tier: node.labels[key] for key, tier in ladder.keys.items() if node.labels.get(key)}
@@ -83,7 +92,7 @@ def read(source: Source) -> Facts:
         warnings.append(f"{len(lacking)} nodes lack labels of {ladder.name}: {some}")
     if not ladder.keys:
         warnings.append("no label tells of the network: all nodes are one domain")
-    elif ladder.name == ZONES.name:
+    elif ladder.keys.keys() <= ZONES.keys.keys():
         warnings.append("no label tells of the network but zones")
     top = built.rungs[-1] if built.rungs else ""
     roots = list(dict.fromkeys(has[top] for has in values.values() if top in has))
@@ -252,6 +261,21 @@ def _chosen(
     return best, [ladder for ladder in ladders if ladder is not best]
 
 
+def _declared(
+    levels: Mapping[str, Sequence[str]], keys: set[str], warnings: list[str]
+) -> list[LabelLadder]:
+    """The ladders that another file names, of which some node has a label."""
+    found = []
+    for name, declared in levels.items():
+        ladder = declared_ladder(f"Topology {name}", declared)
+        there = {key: tier for key, tier in ladder.keys.items() if key in keys}
+        if there:
+            found.append(LabelLadder(ladder.name, there, ladder.unique))
+        elif ladder.keys:
+            warnings.append(f"no node has a label of {ladder.name}: {', '.join(ladder.keys)}")
+    return found
+
+
 def _labels(nodes: Mapping[str, _Node], key: str) -> Counter[str]:
     return Counter(node.labels[key] for node in nodes.values() if node.labels.get(key))
 
@@ -263,5 +287,6 @@ IMPORTERS: tuple[Importer, ...] = (
         "kubectl get nodes -o json",
         certainty,
         read,
+        read_by_levels,
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -66,17 +66,28 @@ class Importer:
     produced_by: str
     certainty: Callable[[Source], float]
     read: Callable[[Source], Facts]
+    read_by_levels: Callable[[Source, Mapping[str, Sequence[str]]], Facts] | None = None
+    """For labelled nodes: the same, with the levels that another file names (`label_levels`)."""
 
 
 @cache
 def importers() -> tuple[Importer, ...]:
     """Every importer, by name."""
     found = [
-        replace(importer, read=with_usable_names(importer.read))
+        _checked(importer)
         for module in MODULES
         for importer in importlib.import_module(f".{module}", __package__).IMPORTERS
     ]
     return tuple(sorted(found, key=lambda importer: importer.name))
+
+
+def _checked(importer: Importer) -> Importer:
+    by_levels = importer.read_by_levels
+    return replace(
+        importer,
+        read=with_usable_names(importer.read),
+        read_by_levels=with_usable_names(by_levels) if by_levels else None,
+    )
 
 
 def named(name: str) -> Importer:
@@ -102,15 +113,42 @@ def read_source(source: Source, format_name: str | None = None) -> Facts:
 
     Raises InvalidInput naming line and reason, and the known formats for a file that is none.
     """
-    importer = named(format_name) if format_name else recognised(source)
-    if importer is None:
-        raise _unknown(source)
-    return importer.read(source)
+    return _importer_of(source, format_name).read(source)
 
 
 def read_facts(path: str | os.PathLike[str], format_name: str | None = None) -> Facts:
     """What the file at `path` says. Raises InvalidInput."""
     return read_source(Source.load(path), format_name)
+
+
+def read_files(
+    paths: Iterable[str | os.PathLike[str]], format_name: str | None = None
+) -> dict[str, Facts]:
+    """What files that belong together say, by their paths. Raises InvalidInput.
+
+    Files that name levels of labels are read first, and labelled nodes by them.
+    """
+    return read_sources([Source.load(path) for path in dict.fromkeys(paths)], format_name)
+
+
+def read_sources(sources: Sequence[Source], format_name: str | None = None) -> dict[str, Facts]:
+    """The same of files that are loaded, by their names."""
+    of = {source.name: _importer_of(source, format_name) for source in sources}
+    levels: dict[str, tuple[str, ...]] = {}
+    found: dict[str, Facts] = {}
+    for source in sorted(sources, key=lambda source: of[source.name].read_by_levels is not None):
+        importer = of[source.name]
+        by_levels = importer.read_by_levels
+        found[source.name] = by_levels(source, levels) if by_levels else importer.read(source)
+        levels.update(found[source.name].label_levels)
+    return {source.name: found[source.name] for source in sources}
+
+
+def _importer_of(source: Source, format_name: str | None) -> Importer:
+    importer = named(format_name) if format_name else recognised(source)
+    if importer is None:
+        raise _unknown(source)
+    return importer
 
 
 def _unknown(source: Source) -> InvalidInput:

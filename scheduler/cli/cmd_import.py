@@ -14,12 +14,13 @@ from rich.text import Text
 from ...placement.errors import InvalidInput
 from ...placement.importers.clusters import Choices, Imported, assembled
 from ...placement.importers.facts import Facts
-from ...placement.importers.registry import importers, named, read_facts
+from ...placement.importers.registry import importers, named, read_files
 from .main import Failed
 from .output import check_outputs, console, json_option, print_json, table
 from .tree import cluster_tree
 
 _MOST_LISTED = 12
+_MOST_ALIKE = 3
 
 
 @click.command("import")
@@ -80,7 +81,7 @@ def command(
         machine_nodes=_patterns(machines, files),
         without_tiers=without_tiers,
     )
-    facts = {file: read_facts(file, format_name) for file in files}
+    facts = read_files(files, format_name)
     try:
         imported = assembled(facts, choices)
     except InvalidInput as error:
@@ -175,7 +176,7 @@ def _value(value: Any, inside: bool = False) -> str:
         return f"({text})" if inside else text or "none"
     if isinstance(value, Mapping):
         texts = {key: _value(each, True) for key, each in value.items()}
-        if len(texts) > 1 and len(set(texts.values())) == 1:
+        if len(texts) > _MOST_ALIKE and len(set(texts.values())) == 1:
             return f"{next(iter(texts.values()))} for all {len(texts)}"
         text = _cut([f"{key}: {each}" for key, each in texts.items()], ", " if inside else "; ")
         return f"({text})" if inside else text or "none"

@@ -71,8 +71,17 @@ def print_json(data: Any) -> None:
 def table(
     columns: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str] = ()
 ) -> Table:
-    """A plain table; `right` names the columns of numbers, which are aligned on the right."""
-    built = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    """A plain table; `right` names the columns of numbers, which are aligned on the right.
+
+    Columns without names have no header.
+    """
+    built = Table(
+        box=None,
+        pad_edge=False,
+        show_header=any(columns),
+        header_style="bold",
+        padding=(0, 2, 0, 0),
+    )
     for column in columns:
         built.add_column(column, justify="right" if column in right else "left", overflow="fold")
     for row in rows:
