@@ -17,6 +17,7 @@ from .connection import Connection
 from .embedded import EMBEDDED_SILENT_S, EmbeddedCluster, EmbeddedNode
 from .job import Job, new_job_id
 from .lifecycle import JobState
+from .quarantine import NodeRecord
 from .records import AttemptRecord, EventRecord, JobRecord
 from .views import CheckpointPlace, DaemonStatus, JobView, ProbeProgress
 
@@ -267,6 +268,17 @@ class Client:
     def release(self, node: str) -> bool:
         """Let a quarantined node be used again; False when it was not quarantined."""
         return bool(self._connection.call("release", node))
+
+    def set_aside(self, node: str, reason: str, for_s: float | None = None) -> None:
+        """Keep a node out of placements, for a time or until its release; what runs there goes on.
+
+        Raises LookupError when there is no such node.
+        """
+        self._connection.call("set_aside", node, reason, for_s)
+
+    def node_records(self) -> list[NodeRecord]:
+        """What is held against each node, by name."""
+        return decode(self._connection.call("node_records"), list[NodeRecord])
 
     def close_daemon(self) -> None:
         """Have the daemon let go of its store, before it is ended; see `stop_daemon`."""

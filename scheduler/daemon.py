@@ -32,6 +32,7 @@ from .log import write_log
 from .messages import Report
 from .nodes import Nodes
 from .policy import in_order, look
+from .quarantine import NodeRecord
 from .records import AttemptRecord, EventRecord, JobRecord, NewJob
 from .recovery import Recovery
 from .settings import Settings
@@ -235,10 +236,16 @@ class Daemon:
     async def release(self, node: str) -> bool:
         """Let a quarantined node be used again; False when it was not quarantined."""
         self._refuse_fenced()
-        gone = self._core.store.release(node, "released on request", self._core.now_s())
-        self._core.unplaceable.clear()
-        self._core.changed()
-        return gone
+        return self._nodes.release(node)
+
+    async def set_aside(self, node: str, reason: str, for_s: float | None) -> None:
+        """Keep a node out of placements for a time, or until its release. Raises LookupError."""
+        self._refuse_fenced()
+        self._nodes.set_aside(node, reason, for_s)
+
+    async def node_records(self) -> str:
+        """What is held against the nodes, as a list of NodeRecord."""
+        return encode(self._nodes.records(), list[NodeRecord])
 
     async def close(self) -> None:
         """Stop acting and let go of the store; the process is ended by who asked."""

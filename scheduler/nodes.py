@@ -22,6 +22,8 @@ from ..agents.prober import ProbeSettings
 from .core import Core
 from .ledger import Ledger
 from .link import off_loop, reason, within
+from .quarantine import NodeRecord, Why
+from .standings import Standings
 from .topology import Topology
 from .views import NodeView
 from .watch import NodeGone
@@ -52,6 +54,7 @@ class Nodes:
     def __init__(self, core: Core) -> None:
         self._core = core
         self.topology = Topology(core)
+        self.standings = Standings(core)
         self.on_lost: list[Callable[[str, str], Awaitable[None]]] = []
         missed = max(1, round(core.settings.silent_s / core.settings.heartbeat_s))
         self._book = HeartbeatBook(core.settings.heartbeat_s, missed)
@@ -171,7 +174,7 @@ class Nodes:
 
     def lost(self, node: str, why: str) -> None:
         """Count a node as lost: kept out until it has been well again for a while."""
-        self._core.store.quarantine(node, why, self._core.now_s(), None)
+        self.fault(node, Why.LOST, why)
         agent = self._agents.pop(node, None)
         ping = self._pings.pop(node, None)
         if ping is not None:
@@ -184,11 +187,34 @@ class Nodes:
             for told in self.on_lost:
                 self._background(told(agent.node_id, why))
 
-    def set_aside(self, node: str, why: str) -> None:
-        """Keep a node that is still there out of placements for a time."""
-        now_s = self._core.now_s()
-        self._core.store.quarantine(node, why, now_s, now_s + self._core.settings.set_aside_s)
+    def fault(self, node: str, why: Why, message: str, job_id: str = "") -> None:
+        """Hold a fault against a node, which may keep it out of placements for a time."""
+        cluster = self.topology.cluster
+        nodes = sum(node.devices > 0 for node in cluster.nodes) if cluster else 0
+        self.standings.fault(node, why, message, nodes, job_id)
+
+    def set_aside(self, node: str, why: str, for_s: float | None) -> None:
+        """Keep a node out on request; what runs there goes on. Raises LookupError."""
+        if node not in self._names():
+            known = ", ".join(sorted(self._names())) or "none"
+            raise LookupError(f"no node {node!r} in the cluster; its nodes are {known}")
+        self.standings.set_aside(node, why, for_s)
         self._core.changed()
+
+    def release(self, node: str) -> bool:
+        """Use a node again on request; False when it was not kept out."""
+        gone = self.standings.release(node)
+        self._core.unplaceable.clear()
+        self._core.changed()
+        return gone
+
+    def records(self) -> list[NodeRecord]:
+        """What is held against the nodes, by name."""
+        return self.standings.records(self._names())
+
+    def _names(self) -> set[str]:
+        cluster = self.topology.cluster
+        return {*self._agents, *(node.name for node in (cluster.nodes if cluster else ()))}
 
     async def refresh(self) -> None:
         """Notice nodes that came, went, fell silent, or have been out long enough."""
@@ -239,11 +265,7 @@ class Nodes:
         self._last_join_s = time.monotonic()
         self._book.observe(node, time.monotonic())
         self._pings[node] = self._background(self._ping(node, agent))
-        found = self._core.store.quarantined().get(node)
-        if found is not None and found.until_s is None:
-            now_s = self._core.now_s()
-            until_s = now_s + self._core.settings.probation_s
-            self._core.store.quarantine(node, found.reason, now_s, until_s)
+        self.standings.back(node)
         self._core.unplaceable.clear()
         self._core.changed()
 
@@ -301,7 +323,7 @@ class Nodes:
             over = found.until_s is not None and now_s >= found.until_s
             leftover = [a for a in self._held.get(node, ()) if not self._is_current(*a)]
             if over and node in self._agents and not leftover:
-                self._core.store.release(node, "well again for long enough", now_s)
+                self.standings.let_back(node, "well again for long enough")
                 self._core.unplaceable.clear()
                 self._core.changed()
 

@@ -25,6 +25,7 @@ from .messages import (
     controller_name,
 )
 from .nodes import Nodes
+from .quarantine import Why, suspects
 from .records import JobRecord
 from .reservation import release, reservation_name, reservations
 from .verdict import Decision, Verdict, broken_attempts, judge
@@ -62,15 +63,26 @@ class Recovery:
                 # Ray first: the ledger must not call devices free that Ray still keeps.
                 await release(reservation_name(report.job_id, report.attempt))
                 if report.happened is Happened.SUCCEEDED:
-                    self._core.advance(
+                    taken = self._core.advance(
                         report.job_id,
                         JobEvent.SUCCEED,
                         "every rank ended with exit code 0",
                         attempt=report.attempt,
                         happened_s=report.at_s,
                     )
+                    if taken.outcome is Outcome.CHANGED:
+                        self._suspect(report.job_id)
                 else:
                     self._stopped(report)
+
+    def _suspect(self, job_id: str) -> None:
+        """Hold it against nodes where a job broke by itself that has now succeeded elsewhere."""
+        attempts = self._core.store.attempts(job_id)
+        if len(attempts) > 1:
+            last = [str(node) for node, _ in attempts[-1].placement.get("devices", ())]
+            for node, message in suspects(broken_attempts(attempts), last).items():
+                why = f"{job_id} broke there and succeeded elsewhere: {message}"
+                self._nodes.fault(node, Why.SUSPECTED, why, job_id)
 
     def _fault(self, report: Report) -> None:
         fault = report.fault or Fault(
@@ -95,10 +107,12 @@ class Recovery:
                 self._nodes.lost(node, why)
             for node, pids in report.survivors.items():
                 shown = ", ".join(map(str, pids))
-                self._nodes.set_aside(node, f"processes {shown} of {report.job_id} cannot be ended")
+                why = f"processes {shown} of {report.job_id} cannot be ended"
+                self._nodes.fault(node, Why.SURVIVORS, why, report.job_id)
             fault = report.fault
-            if fault and fault.node_at_fault and fault.node not in report.lost:
-                self._nodes.set_aside(fault.node, fault.message)
+            told = {*report.lost, *report.survivors}
+            if fault and fault.node_at_fault and fault.node not in told:
+                self._nodes.fault(fault.node, Why.FAULT, fault.message, report.job_id)
         if life.state in (JobState.LAUNCHING, JobState.RUNNING):
             self._fault(report)
         verdict = self._judge(report)

@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import Field
 
 from ..placement.explained import Explained
+from .quarantine import Rules
 from .verdict import Limits
 
 
@@ -19,8 +20,13 @@ class Settings(Explained):
         wrongly.
     heartbeat_s: between two signs of life of an agent. silent_s: after how long without one a node
         counts as lost.
-    probation_s: how long a lost node must be well again before it is used. set_aside_s: how long a
-        node that failed in another way is not used.
+    probation_s: how long a lost node must be well again before it is used, times the losses that
+        it has had lately. set_aside_s: how long a node that failed in another way is not used,
+        times its faults; longest_set_aside_s at most.
+    fault_expiry_s: after how long a node's fault is forgotten. trial_s: how long after its return
+        one fault or suspicion puts a node out again. suspicions: how many jobs must have broken on
+        a node and succeeded without it before it is set aside. most_set_aside: the share of the
+        nodes that may be out at once for faults; lost nodes are not counted.
     settle_s: how long no node must have joined before a job that needs more than there is counts
         as impossible; until then it waits.
     reserve_s: how long Ray may take to reserve an attempt's capacity.
@@ -36,6 +42,11 @@ class Settings(Explained):
     silent_s: float = Field(default=10.0, gt=0)
     probation_s: float = Field(default=30.0, ge=0)
     set_aside_s: float = Field(default=600.0, ge=0)
+    longest_set_aside_s: float = Field(default=86400.0, ge=0)
+    fault_expiry_s: float = Field(default=86400.0, gt=0)
+    trial_s: float = Field(default=3600.0, ge=0)
+    suspicions: int = Field(default=3, ge=1)
+    most_set_aside: float = Field(default=0.25, ge=0, le=1)
     settle_s: float = Field(default=10.0, ge=0)
     reserve_s: float = Field(default=15.0, gt=0)
     fruitless_restarts: int = Field(default=5, ge=0)
@@ -46,6 +57,19 @@ class Settings(Explained):
     def store_location(self) -> str:
         """Path or URL of the store."""
         return self.store or str(Path(self.state_dir) / "railweave.db")
+
+    @property
+    def rules(self) -> Rules:
+        """How nodes are judged."""
+        return Rules(
+            expiry_s=self.fault_expiry_s,
+            probation_s=self.probation_s,
+            set_aside_s=self.set_aside_s,
+            longest_s=self.longest_set_aside_s,
+            trial_s=self.trial_s,
+            suspicions=self.suspicions,
+            share=self.most_set_aside,
+        )
 
     def limits(self, max_restarts: int) -> Limits:
         """How far a job may go that has so many restarts."""

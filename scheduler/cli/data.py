@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..quarantine import NodeRecord
 from ..records import AttemptRecord, EventRecord, JobRecord
 from ..views import DaemonStatus, NodeView
 
@@ -67,6 +68,26 @@ def node_data(node: NodeView) -> dict[str, Any]:
         "free": node.free,
         "held": node.held,
         "domains": node.domains,
+    }
+
+
+def node_record_data(record: NodeRecord) -> dict[str, Any]:
+    """Why a node is kept out, and what is held against it."""
+    return {
+        "out": None if record.out is None else record.out.value,
+        "out_reason": record.reason,
+        "since_s": record.since_s,
+        "until_s": record.until_s,
+        "trial_until_s": record.trial_until_s or None,
+        "faults": [
+            {
+                "time_s": fault.time_s,
+                "why": fault.why.value,
+                "message": fault.message,
+                "job": fault.job_id or None,
+            }
+            for fault in record.faults
+        ],
     }
 
 

@@ -21,6 +21,7 @@ VERBS: Final = {
     "up": "Start the daemon and an agent on every node of a Ray cluster.",
     "down": "Stop the daemon, the agents, and an embedded cluster.",
     "status": "Show the daemon, the nodes and the queue.",
+    "nodes": "List the nodes and what is held against them, set one aside, release one.",
     "probe": "Measure the network between the nodes.",
     "import": "Make a cluster file of files that a site already has.",
     "topology": "Draw the cluster and its state.",

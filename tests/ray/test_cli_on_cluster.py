@@ -224,6 +224,25 @@ def test_a_job_with_constraints_is_placed_and_after_a_lost_node_placed_again_as_
         assert {node for node, _ in again[2:]} == {"b0", "spare"} - {placed[2][0]}
 
 
+def test_a_node_is_set_aside_listed_and_released(railweave: Any) -> None:
+    code, out, err = railweave("nodes", "set-aside", "a0", "--reason", "new fan", "--for", "2h")
+    assert (code, err) == (0, "") and "a0 is set aside for 2 h" in out
+    nodes = {node["name"]: node for node in json.loads(railweave("nodes", "--json")[1])}
+    assert {node.name for node in NODES} <= nodes.keys()
+    assert (nodes["a0"]["out"], nodes["a0"]["out_reason"]) == ("operator", "new fan")
+    assert (nodes["a0"]["state"], nodes["a0"]["free"]) == ("away", 0)
+    assert nodes["a0"]["until_s"] - nodes["a0"]["since_s"] == pytest.approx(7200)
+    assert nodes["b0"]["out"] is None
+    assert "new fan" in railweave("nodes")[1]
+    assert railweave("nodes", "release", "a0")[0] == 0
+    code, _, err = railweave("nodes", "release", "a0")
+    assert code == 1 and "not set aside" in err
+    assert {node["out"] for node in json.loads(railweave("nodes", "--json")[1])} == {None}
+    code, _, err = railweave("nodes", "set-aside", "nowhere", "--reason", "none")
+    assert code == 1 and "no node 'nowhere'" in err and "a0" in err
+    assert railweave("nodes", "set-aside", "a0", "--reason", "x", "--for", "2 weeks")[0] == 2
+
+
 def test_a_job_that_fails_is_code_1_with_its_reason(railweave: Any) -> None:
     code, out, err = railweave(
         *("submit", "--devices", "1", "--max-restarts", "0", "--wait"),
