@@ -41,8 +41,8 @@ from .checkpoint_history import CheckpointError, FencedAttempt, whole_number
 from .checkpoint_keep import Keep
 from .checkpoint_manifest import Kind
 from .checkpoint_pace import MTBF_VARIABLE, Pace
-from .checkpoint_state import ChecksumWriter, kind_of, write_state
-from .checkpoint_storage import is_url
+from .checkpoint_state import kind_of, write_state
+from .checkpoint_storage import Writer, is_url
 from .checkpoint_writer import MESSAGE_BYTES
 
 _END_S = 5.0
@@ -186,7 +186,7 @@ class BackgroundSaves:
             ) from error
         return self.save_shard(step, kind, lambda writer: write_state(state, kind, writer))
 
-    def save_shard(self, step: int, kind: Kind, fill: Callable[[ChecksumWriter], object]) -> Stall:
+    def save_shard(self, step: int, kind: Kind, fill: Callable[[Writer], object]) -> Stall:
         """The same for a shard that `fill` writes."""
         began_s = time.monotonic()
         busy = self._busy_until(began_s + self._longest_wait_s)
@@ -274,15 +274,17 @@ class BackgroundSaves:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._socket.send(json.dumps(self._settings).encode())
 
-    def _copy(self, kind: Kind, fill: Callable[[ChecksumWriter], object]) -> int:
+    def _copy(self, kind: Kind, fill: Callable[[Writer], object]) -> int:
         if self._memory is None:
             self._memory = _Memory()
         self._memory.rewind()
-        writer = ChecksumWriter(self._memory, checksummed=False)
         with _without_crc32() if kind is Kind.TORCH else contextlib.nullcontext():
-            fill(writer)
-        writer.refuse_failed()
-        return writer.size_bytes
+            try:
+                fill(self._memory)
+            except Exception as error:
+                # torch reports only that its writer failed; this is why.
+                raise self._memory.error or error from error
+        return self._memory.size_bytes
 
     def _hand_over(self, step: int, kind: Kind, size_bytes: int) -> None:
         message = {"step": step, "kind": str(kind), "size": size_bytes}
@@ -374,27 +376,41 @@ class _Memory:
     def __init__(self) -> None:
         self.handle = os.memfd_create("railweave-checkpoint", os.MFD_CLOEXEC)
         self._mapped: mmap.mmap | None = None
-        self._at = 0
+        self._capacity = 0
+        self.size_bytes = 0
+        self.error: OSError | None = None
 
     def rewind(self) -> None:
         """Start over."""
-        self._at = 0
+        self.size_bytes = 0
+        self.error = None
 
     def write(self, data: Any, /) -> int:
         """Take bytes or any contiguous buffer. Raises OSError where there is no memory."""
+        # Once for every few bytes that torch writes: the stall is mostly this.
         view = memoryview(data).cast("B")
-        end = self._at + len(view)
-        if self._mapped is None or end > len(self._mapped):
+        start = self.size_bytes
+        self.size_bytes = end = start + len(view)
+        if end > self._capacity:
+            self._grow(end)
+        self._mapped[start:end] = view  # type: ignore[index]
+        return end - start
+
+    def flush(self) -> None:
+        """Nothing is held back; torch asks for it."""
+
+    def _grow(self, end: int) -> None:
+        try:
             # Twice as much costs nothing: pages that are never touched are not there.
             capacity = -(-2 * end // _MAPPED_BYTES) * _MAPPED_BYTES
             os.ftruncate(self.handle, capacity)
             grown = mmap.mmap(self.handle, capacity)
-            if self._mapped is not None:
-                self._mapped.close()
-            self._mapped = grown
-        self._mapped[self._at : end] = view
-        self._at = end
-        return len(view)
+        except OSError as error:
+            self.error = error
+            raise
+        if self._mapped is not None:
+            self._mapped.close()
+        self._mapped, self._capacity = grown, capacity
 
     def close(self) -> None:
         """Let go of it; a writer that still reads it has a handle of its own."""

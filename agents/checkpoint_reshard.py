@@ -50,8 +50,8 @@ from .checkpoint_background import BackgroundSaves
 from .checkpoint_history import CheckpointError, Latest, Place, Unusable, read_manifest
 from .checkpoint_keep import holding
 from .checkpoint_manifest import LAYOUT_NAME, Damaged, Kind, seal, shard_name, unseal
-from .checkpoint_state import ChecksumWriter, kind_of
-from .checkpoint_storage import Storage
+from .checkpoint_state import kind_of
+from .checkpoint_storage import Storage, Writer
 
 LAYOUT_FORMAT: Final = "railweave.layout/1"
 
@@ -156,7 +156,7 @@ class _SliceWriter(StorageWriter):
             blocks.append(block)
             offset += len(block)
 
-        def fill(writer: ChecksumWriter) -> None:
+        def fill(writer: Writer) -> None:
             for block in blocks:
                 writer.write(block)
 

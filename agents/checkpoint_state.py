@@ -14,11 +14,10 @@ _DEEPEST = 100
 
 
 class ChecksumWriter:
-    """Passes bytes on to a writer while counting them and, if `checksummed`, checksumming them."""
+    """Passes bytes on to a writer while counting and checksumming them."""
 
-    def __init__(self, writer: Writer, *, checksummed: bool = True) -> None:
+    def __init__(self, writer: Writer) -> None:
         self._writer = writer
-        self._checksummed = checksummed
         self._hash = hashlib.sha256()
         self.size_bytes = 0
         self.error: Exception | None = None
@@ -37,8 +36,7 @@ class ChecksumWriter:
             # torch reports only that its writer failed; this is why.
             self.error = self.error or error
             raise
-        if self._checksummed:
-            self._hash.update(view)
+        self._hash.update(view)
         self.size_bytes += len(view)
         return len(view)
 
@@ -93,7 +91,7 @@ def kind_of(state: Any) -> Kind:
     return Kind.TORCH
 
 
-def write_state(state: Any, kind: Kind, writer: ChecksumWriter) -> None:
+def write_state(state: Any, kind: Kind, writer: Writer) -> None:
     """Write a state of that kind."""
     if kind is Kind.BYTES:
         writer.write(state)
