@@ -28,7 +28,13 @@ _ROUTER = {
     "ipv4/icmp_errors_use_inbound_ifaddr": "1",
 }
 # Reno is in every kernel and allowed in every namespace; a kernel's default may be another.
-_HOST = {**_QUIET, "ipv4/tcp_congestion_control": "reno"}
+# Windows end below the queues: what a short transfer measures is the rate, not TCP's recovery.
+WINDOW_BYTES = 256 * 1024
+_HOST = {
+    **_QUIET,
+    "ipv4/tcp_congestion_control": "reno",
+    "ipv4/tcp_rmem": f"4096 131072 {2 * WINDOW_BYTES}",
+}
 
 
 class Fabric:

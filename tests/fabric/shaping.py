@@ -5,19 +5,20 @@ from __future__ import annotations
 from .namespaces import tc
 
 _BURST_S = 0.005
-_QUEUE_S = 0.1
+_QUEUE_BYTES = 512 * 1024
 
 
 def bucket(verb: str, device: str, mbit: float, mtu_bytes: int) -> str:
     """The line of `tc` that gives a device its rate; `verb` is add or change.
 
     The burst is a few milliseconds' worth but never below two frames, so that a transfer of a
-    tenth of a second shows the rate and not the burst.
+    tenth of a second shows the rate and not the burst. The queue holds a whole window of a
+    connection (`fabric.WINDOW_BYTES`), so that one connection alone loses nothing.
     """
     burst_bytes = max(2 * (mtu_bytes + 64), round(mbit * 1e6 / 8 * _BURST_S))
     return (
         f"qdisc {verb} dev {device} root tbf rate {round(mbit * 1e6)}bit burst {burst_bytes} "
-        f"latency {round(_QUEUE_S * 1e6)}us"
+        f"limit {_QUEUE_BYTES + burst_bytes}"
     )
 
 
