@@ -25,7 +25,7 @@ from typing import Any
 
 from .journal import FINAL_PHASES, Journal, Record, apply, empty
 from .logs import last_lines, log_path
-from .lookout import LOOK_S, Lookout, progress_path
+from .lookout import LOOK_S, NAN_LOSS_LIMIT, NAN_LOSS_VARIABLE, Lookout, progress_path
 from .processes import (
     become_subreaper,
     below,
@@ -45,6 +45,7 @@ JOURNAL_NAME = "journal.jsonl"
 SPEC_NAME = "launch.json"
 KILL_WAIT_S = 5.0
 """How long after the first SIGKILL a stop waits for the kernel before it reports survivors."""
+_SHELL_KILLED = 128 + signal.SIGKILL  # what a shell says of a command that was killed
 _REQUEST_BYTES = 64 * 1024
 _REQUEST_WAIT_S = 10.0
 _JOURNAL_RETRY_S = 1.0
@@ -74,7 +75,8 @@ class Guard:
         self._changed = asyncio.Event()
         self._wake = asyncio.Event()
         self._unsaved = False
-        self._lookout = Lookout(folder)
+        limit = launch["env"].get(NAN_LOSS_VARIABLE) or NAN_LOSS_LIMIT
+        self._lookout = Lookout(folder, int(limit))
         self._look_at = 0.0
 
     async def run(self) -> None:
@@ -105,6 +107,7 @@ class Guard:
     def reap(self) -> bool:
         """Collect what has exited. False when no child is left, so nothing at all is left."""
         changes = []
+        findings = []
         children = True
         while True:
             try:
@@ -116,9 +119,12 @@ class Guard:
                 break
             rank = self.pids.pop(pid, None)
             if rank is not None:
-                changes.append(self._exit(rank, os.waitstatus_to_exitcode(wait_status)))
+                code = os.waitstatus_to_exitcode(wait_status)
+                changes.append(self._exit(rank, code))
+                if code in (-signal.SIGKILL, _SHELL_KILLED) and not self.reason:
+                    findings += self._lookout.out_of_memory(rank)
         if changes:
-            self._record({"changes": changes})
+            self._record({"changes": changes, **({"findings": findings} if findings else {})})
         self._wake.set()
         return children
 

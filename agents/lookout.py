@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from . import memory
 from .logs import last_lines, log_path
 from .processes import below, table
 from .progress import Progress, read
@@ -22,7 +24,12 @@ COMPUTE_STEPS = 20
 """Over how many of the last steps compute times are compared."""
 STOPPED_S = 4.0
 """How long a rank must have been stopped; tools that look into a process stop it for less."""
+NAN_LOSS_VARIABLE = "RAILWEAVE_NAN_LOSS_LIMIT"
+"""Environment variable of the ranks: how many losses in a row break an attempt; 0: none."""
+NAN_LOSS_LIMIT = 10
 _STOPPED_LOOKS = 4
+# A large process takes a while to die after the kernel has counted it.
+_OOM_LOOKS = 10
 _TREE_S = 5.0
 _LINES_AFTER_S = 5.0
 _BUSY = 0.02
@@ -61,17 +68,23 @@ class _Rank:
     stopped_at: float = 0.0
     stopped_since_s: float = 0.0
     found: set[str] = field(default_factory=set)
+    resident_bytes: int = 0
+    cgroup: Path | None = None
+    kills: deque[int | None] = field(default_factory=lambda: deque(maxlen=_OOM_LOOKS))
 
 
 class Lookout:
     """The ranks of one attempt on one node.
 
-    folder: the attempt's, with its logs and what ranks report.
+    folder: the attempt's, with its logs and what ranks report. bad_losses: how many losses in a
+    row that are no finite numbers are a finding; 0: none.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, nan_loss_limit: int = NAN_LOSS_LIMIT) -> None:
         self._folder = folder
+        self._nan_loss_limit = nan_loss_limit
         self._ranks: dict[int, _Rank] = {}
+        self._kills: deque[int | None] = deque([memory.kills_on_machine()], maxlen=_OOM_LOOKS)
 
     def look(self, pids: Mapping[int, int], now: float) -> None:
         """See how the ranks are. pids: running ranks by pid."""
@@ -84,6 +97,7 @@ class Lookout:
                 seen = self._ranks[rank] = _Rank(pid, now, now, now, own_at=now, tree_at=now)
             self._look_at(rank, seen, now)
         self._look_below(now)
+        self._kills.append(memory.kills_on_machine())
 
     def _look_at(self, rank: int, seen: _Rank, now: float) -> None:
         found = read(progress_path(self._folder, rank))
@@ -107,6 +121,13 @@ class Lookout:
                 if seen.progress is None and seen.cpu_share >= _BUSY:
                     seen.moved_at = now
             self._note_stop(seen, now)
+        seen.resident_bytes = memory.resident_bytes(seen.pid) or seen.resident_bytes
+        cgroup = memory.memory_cgroup(seen.pid)
+        if cgroup is not None and cgroup != seen.cgroup:
+            seen.cgroup = cgroup
+            seen.kills.clear()
+        if seen.cgroup is not None:
+            seen.kills.append(memory.kills_in(seen.cgroup))
 
     def _note_stop(self, seen: _Rank, now: float) -> None:
         # Looks are counted too: a guard that was itself stopped must not take that for the rank's.
@@ -140,16 +161,50 @@ class Lookout:
         """What is wrong with running ranks, the fields of Finding; each thing is told once."""
         found = []
         for rank, seen in sorted(self._ranks.items()):
+            told = seen.progress
+            if told is not None and 0 < self._nan_loss_limit <= told.bad_losses:
+                what = f"has had no finite loss for {told.bad_losses} steps in a row"
+                found += self._finding(
+                    "nan_loss", rank, seen, what, told.bad_since_s, told.bad_step
+                )
             stopped_s = now - seen.stopped_at
             if seen.stopped_looks >= _STOPPED_LOOKS and stopped_s >= STOPPED_S:
                 what = (
                     f"has been stopped for {stopped_s:.0f} s: its process {seen.pid} is in state T"
                 )
-                found += self._finding("stopped", rank, seen, what, seen.stopped_since_s)
+                step = told.step if told else None
+                found += self._finding("stopped", rank, seen, what, seen.stopped_since_s, step)
         return found
 
+    def out_of_memory(self, rank: int) -> list[dict[str, Any]]:
+        """The finding about a rank that was killed, if it was for want of memory.
+
+        Where its cgroup counts, that decides; else a kill anywhere on the machine.
+        """
+        seen = self._ranks.get(rank)
+        own = memory.kills_in(seen.cgroup) if seen and seen.cgroup else None
+        if seen is not None and seen.cgroup is not None and own is not None:
+            killed, where = own - (seen.kills[0] or 0), "in its cgroup"
+            limit = memory.limit_bytes(seen.cgroup)
+        else:
+            now, before = memory.kills_on_machine(), self._kills[0]
+            killed = 0 if now is None or before is None else now - before
+            where, limit = "on this machine", None
+        if killed <= 0:
+            return []
+        what = f"was killed for want of memory: the kernel killed {killed} {where}"
+        if seen is None:
+            seen = _Rank(0, 0.0, 0.0, 0.0)
+        if seen.resident_bytes:
+            what += f", its process held {seen.resident_bytes / 2**30:.2f} GiB when last seen"
+        if limit is not None:
+            what += f", the limit is {limit / 2**30:.2f} GiB"
+        last = read(progress_path(self._folder, rank))
+        step = last.step if last else None
+        return self._finding("out_of_memory", rank, seen, what, time.time(), step)
+
     def _finding(
-        self, kind: str, rank: int, seen: _Rank, what: str, since_s: float
+        self, kind: str, rank: int, seen: _Rank, what: str, since_s: float, step: int | None
     ) -> list[dict[str, Any]]:
         if kind in seen.found:
             return []
@@ -160,7 +215,7 @@ class Lookout:
                 "rank": rank,
                 "what": what,
                 "since_s": since_s,
-                "step": seen.progress.step if seen.progress else None,
+                "step": step,
                 "last_lines": last_lines(log_path(self._folder, rank)),
             }
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal as signals
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -23,10 +24,14 @@ class FaultKind(StrEnum):
     """A rank was ended by a signal that did not come from us."""
     RANK_HUNG = "rank_hung"
     """A rank, or all of them, made no step or other sign of life for far longer than usual."""
+    NAN_LOSS = "nan_loss"
+    """A rank reported losses that are no finite numbers, too many in a row."""
     RANK_START = "rank_start"
     """A rank could not be started: no such program, folder or permission."""
     RANK_STOPPED = "rank_stopped"
     """Somebody stopped a rank's process (SIGSTOP) and did not let it go on."""
+    OUT_OF_MEMORY = "out_of_memory"
+    """A rank was killed by the kernel, or gave up, because memory ran out."""
     PART_STOPPED = "part_stopped"
     """A node's part was stopped by someone else than its controller."""
     PART_FORGOTTEN = "part_forgotten"
@@ -159,7 +164,12 @@ def root_cause(first: Fault, others: Iterable[Fault]) -> Fault:
     sign.
     """
     depth = list(FaultKind)
-    ranks = (FaultKind.RANK_EXIT, FaultKind.RANK_SIGNAL, FaultKind.RANK_HUNG)
+    ranks = (
+        FaultKind.RANK_EXIT,
+        FaultKind.RANK_SIGNAL,
+        FaultKind.RANK_HUNG,
+        FaultKind.NAN_LOSS,
+    )
 
     def order(fault: Fault) -> tuple[int, float]:
         return (0 if fault.kind in ranks else -depth.index(fault.kind), _when(fault))
@@ -182,8 +192,21 @@ def _when(fault: Fault) -> float:
     return fault.seen_s if fault.happened_s is None else fault.happened_s
 
 
+# What torch, Python and the C++ library say in the end when they get no memory.
+_OUT_OF_MEMORY = re.compile(
+    r"OutOfMemoryError|CUDA error: out of memory|HIP out of memory|^MemoryError\b|std::bad_alloc"
+)
+_SAID_LINES = 5
 # What guards call what they find, and what to do about it.
 _FINDINGS = {
+    "nan_loss": (
+        FaultKind.NAN_LOSS,
+        "look at the data and the learning rate there; nan_loss_limit sets how many are borne",
+    ),
+    "out_of_memory": (
+        FaultKind.OUT_OF_MEMORY,
+        "make the ranks smaller, or put fewer on a node",
+    ),
     "stopped": (
         FaultKind.RANK_STOPPED,
         "find who sent SIGSTOP; to pause a job, cancel it and submit it again later",
@@ -221,6 +244,9 @@ def _rank_fault(node: str, rank: RankState, now_s: float, step: int | None) -> F
         kind, what = FaultKind.RANK_SIGNAL, f"was ended by {_signal_name(rank.signal)}"
     else:
         kind, what = FaultKind.RANK_EXIT, f"ended with exit code {rank.exit_code}"
+    said = [line for line in rank.last_lines[-_SAID_LINES:] if _OUT_OF_MEMORY.search(line)]
+    if said and kind is not FaultKind.RANK_START:
+        kind, what = FaultKind.OUT_OF_MEMORY, f"{what} for want of memory: {said[-1].strip()}"
     return Fault(
         kind=kind,
         message=f"rank {rank.rank} on node {node} {what}{after_step(step)}",

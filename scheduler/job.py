@@ -54,6 +54,7 @@ SET_BY_US: Final = frozenset(
         "RAILWEAVE_MTBF_S",
         "RAILWEAVE_PROGRESS",
         "RAILWEAVE_HANG_TIMEOUT_S",
+        "RAILWEAVE_NAN_LOSS_LIMIT",
         "RAILWEAVE_RESUME_FROM",
         "RAILWEAVE_NODE",
         "RAILWEAVE_DEVICE",
@@ -112,6 +113,8 @@ class Job(Explained):
     time_limit_s: for finding a placement.
     hang_timeout_s: how long without a step counts as hung; by default 10 typical steps or 3 times
         the longest, at least 5 minutes, and half an hour where no step is reported.
+    nan_loss_limit: how many reported losses in a row that are NaN or infinite break an attempt; by
+        default 10. With 0 it goes on whatever they are.
     constraints: what its placements must satisfy, also after a fault: Constraints, their data
         (`railweave.constraints/1`, the format may be left out), or the path of their file.
 
@@ -132,6 +135,7 @@ class Job(Explained):
     grace_s: float = Field(default=10.0, ge=0, le=3600, allow_inf_nan=False)
     time_limit_s: float = Field(default=1.0, gt=0, le=3600, allow_inf_nan=False)
     hang_timeout_s: float | None = Field(default=None, ge=1, le=2_592_000, allow_inf_nan=False)
+    nan_loss_limit: int | None = Field(default=None, ge=0)
     constraints: Annotated[Constraints | None, BeforeValidator(_as_constraints)] = None
 
     @model_validator(mode="after")

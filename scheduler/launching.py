@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ..agents.attempt import NodeLaunch, RankLaunch
 from ..agents.checkpoint_pace import MTBF_VARIABLE
+from ..agents.lookout import NAN_LOSS_VARIABLE
 from .hang import TIMEOUT_VARIABLE
 from .job import Job
 from .records import Device
@@ -72,6 +73,8 @@ def launches(job: Job, attempt: Attempt, devices: Sequence[Device]) -> list[Node
         common[MTBF_VARIABLE] = f"{attempt.mtbf_s:.0f}"
     if job.hang_timeout_s is not None:
         common[TIMEOUT_VARIABLE] = f"{job.hang_timeout_s:g}"
+    if job.nan_loss_limit is not None:
+        common[NAN_LOSS_VARIABLE] = str(job.nan_loss_limit)
     return [
         NodeLaunch(
             job_id=attempt.job_id,

@@ -122,14 +122,16 @@ def test_a_launch_has_the_whole_environment_that_torchrun_gives(name: str) -> No
                 "RAILWEAVE_ATTEMPT_ID",
                 "RAILWEAVE_CHECKPOINT_PEERS",
                 "RAILWEAVE_HANG_TIMEOUT_S",
+                "RAILWEAVE_NAN_LOSS_LIMIT",
                 "RAILWEAVE_PROGRESS",
             }
 
 
-def test_a_limit_of_the_jobs_own_reaches_its_ranks() -> None:
-    limited = job().model_copy(update={"hang_timeout_s": 90.5})
+def test_limits_of_the_jobs_own_reach_its_ranks() -> None:
+    limited = job().model_copy(update={"hang_timeout_s": 90.5, "nan_loss_limit": 0})
     (found,) = launches(limited, FIRST, [("n0", 0), ("n0", 1), ("n0", 2), ("n0", 3)])
     assert found.env["RAILWEAVE_HANG_TIMEOUT_S"] == "90.5"
+    assert found.env["RAILWEAVE_NAN_LOSS_LIMIT"] == "0"
 
 
 def test_what_is_told_to_one_node_is_told_to_no_other() -> None:
