@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..cluster import Cluster
-from ..errors import Infeasible
+from ..errors import Infeasible, InvalidInput, Problem
+from ..explained import shown
 from ..models import Model
 from ..workload import Parallelism, Workload
 from ..workload import Software as SoftwareName
@@ -43,6 +44,16 @@ def estimate(
     job too large for the memory is estimated all the same: see `StepEstimate.fits`. The model, its
     sources and its errors are described in docs/cost-model.md.
     """
+    problems = [
+        Problem(name, f"found {shown(value)}", f"give a {kind.__name__}")
+        for name, value, kind in (
+            ("workload", workload, Workload),
+            ("cluster", cluster, Cluster),
+        )
+        if not isinstance(value, kind)
+    ]
+    if problems:
+        raise InvalidInput("estimate", problems)
     return _estimator(cluster)(workload, devices)
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ..cluster import Cluster, Node
 from ..errors import InvalidInput, Problem
+from ..explained import shown
 
 Ints = npt.NDArray[np.int64]
 
@@ -96,11 +97,19 @@ def packed(cluster: Cluster) -> Ground:
 
 
 def ground_of(cluster: Cluster, devices: Sequence[tuple[str, int]]) -> Ground:
-    """The devices that ranks 0, 1, ... have. Raises InvalidInput for nodes that do not exist."""
+    """The devices that ranks 0, 1, ... have. Raises InvalidInput for those that do not exist, and
+    for one that several ranks have."""
     known = {node.name: node for node in cluster.nodes}
-    problems = []
+    problems = _not_devices(devices)
+    if problems:
+        raise InvalidInput("devices", problems)
+    first: dict[tuple[str, int], int] = {}
     for rank, (name, index) in enumerate(devices):
         node = known.get(name)
+        if first.setdefault((name, index), rank) != rank:
+            found = f"device {index} of {name}, which rank {first[name, index]} has"
+            problems.append(Problem(f"devices[{rank}]", found, "give each rank its own"))
+            continue
         if node is None:
             found, fix = f"no node {name!r}", f"name a node of {cluster.name!r}"
             problems.append(Problem(f"devices[{rank}]", found, fix))
@@ -110,6 +119,21 @@ def ground_of(cluster: Cluster, devices: Sequence[tuple[str, int]]) -> Ground:
     if problems:
         raise InvalidInput("devices", problems)
     return _ground(cluster, [known[name] for name, _ in devices], [1] * len(devices))
+
+
+def _not_devices(devices: object) -> list[Problem]:
+    """What is not a pair of a node's name and a device's number."""
+    if not isinstance(devices, Sequence) or isinstance(devices, str | bytes):
+        return [Problem("", f"found {shown(devices)}", "give a list of (node, device)")]
+    return [
+        Problem(f"devices[{rank}]", f"found {shown(one)}", "give (node name, device number)")
+        for rank, one in enumerate(devices)
+        if not isinstance(one, tuple | list)
+        or len(one) != 2
+        or not isinstance(one[0], str)
+        or not isinstance(one[1], int)
+        or isinstance(one[1], bool)
+    ]
 
 
 def _ground(cluster: Cluster, nodes: Sequence[Node], counts: Sequence[int]) -> Ground:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ..errors import InvalidInput, Problem
+from ..explained import shown
 
 SECONDS_A_DAY = 86_400.0
 SECONDS_AN_HOUR = 3_600.0
@@ -55,15 +57,17 @@ class StepEstimate:
 
     def days(self, tokens: float) -> float:
         """Days to train on so many tokens, without interruption."""
-        return tokens / self.tokens_per_s / SECONDS_A_DAY
+        return _number("tokens", tokens) / self.tokens_per_s / SECONDS_A_DAY
 
     def device_hours(self, tokens: float) -> float:
         """Device hours to train on so many tokens."""
-        return tokens / self.tokens_per_s / SECONDS_AN_HOUR * self.devices
+        seconds = _number("tokens", tokens) / self.tokens_per_s
+        return seconds / SECONDS_AN_HOUR * self.devices
 
     def cost(self, tokens: float, price_per_device_hour: float) -> float:
         """Price to train on so many tokens, in the currency of the price."""
-        return self.device_hours(tokens) * price_per_device_hour
+        price = _number("price_per_device_hour", price_per_device_hour)
+        return self.device_hours(tokens) * price
 
     def energy_kwh(self, tokens: float, pue: float = 1.2, power_w: float | None = None) -> float:
         """Energy to train on so many tokens: device power x time x PUE.
@@ -75,4 +79,14 @@ class StepEstimate:
         if power is None:
             fix = "give power_w here, or in the cluster file's accelerators"
             raise InvalidInput("energy_kwh", [Problem("power_w", "power of a device unknown", fix)])
+        power, pue = _number("power_w", power), _number("pue", pue, least=1.0)
         return self.device_hours(tokens) * SECONDS_AN_HOUR * power * pue / JOULES_A_KWH
+
+
+def _number(name: str, value: float, least: float = 0.0) -> float:
+    """A finite number of `least` or more. Raises InvalidInput for anything else."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or value < least:
+        fix = f"give a finite number, {least:g} or more"
+        raise InvalidInput("StepEstimate", [Problem(name, f"found {shown(value)}", fix)])
+    return value

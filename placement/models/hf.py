@@ -39,8 +39,11 @@ def hf_parts(source: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str, An
     """
     if isinstance(source, Mapping):
         wrapper, origin = Keys(dict(source)), "config"
-    else:
+    elif isinstance(source, str | os.PathLike):
         wrapper, origin = read_config(source), os.fspath(source)
+    else:
+        fix = "give the path of a config.json, its folder, or what it holds"
+        raise InvalidInput("config", [Problem("", f"found {shown(source)}", fix)])
     text = _text_of(wrapper)
     name, family = _family(wrapper, text)
     if family.odd is not None:

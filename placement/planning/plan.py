@@ -12,8 +12,10 @@ from ..cluster import Cluster
 from ..cost import Estimator
 from ..errors import Infeasible, InvalidInput, Problem
 from ..evaluate import Device
+from ..explained import shown
 from ..models import Model
 from ..pcg import Requirement
+from ..search_limits import check_search
 from ..strategies.cluster_rules import check
 from ..workload import Parallelism, Precision, Workload
 from .baselines import Baseline, baselines
@@ -78,10 +80,12 @@ def plan(
     The same arguments give the same plan. Raises InvalidInput for what no strategy could satisfy,
     Infeasible where nothing fits, with the memory that is short and the nearest thing that fits.
     """
+    _check(model, cluster, limits, training, {"devices": devices, "keep": keep})
+    check_search("plan", time_limit_s, seed)
     limits = limits or Limits()
     task = _task(model, global_batch, sequence, precision, training or {})
     room = free_devices(cluster)
-    _check_numbers(room.total(), devices, keep)
+    _check_room(room.total(), devices)
     searched = [
         ground
         for kind in sorted(room)
@@ -116,9 +120,10 @@ def _task(
     training: Mapping[str, Any],
 ) -> Task:
     """The task, its fields checked as those of the plainest workload. Raises InvalidInput."""
-    unknown = [name for name in training if name not in Workload.model_fields or name in _FIXED]
+    own = (*_FIXED, "precision")
+    unknown = [name for name in training if name not in Workload.model_fields or name in own]
     if unknown:
-        known = sorted(set(Workload.model_fields) - set(_FIXED) - {"precision"})
+        known = sorted(set(Workload.model_fields) - set(own))
         fix = f"use {', '.join(known)}"
         raise InvalidInput(
             "plan",
@@ -136,14 +141,33 @@ def _task(
     return Task(model, plain.global_batch, plain.sequence, common)
 
 
-def _check_numbers(free: int, devices: int | None, keep: int) -> None:
-    problems = []
-    if keep < 1:
-        problems.append(Problem("keep", f"found {keep}", "give 1 or more"))
-    if devices is not None and devices < 1:
-        problems.append(Problem("devices", f"found {devices}", "give 1 or more, or leave it out"))
+def _check(
+    model: object,
+    cluster: object,
+    limits: object,
+    training: object,
+    counts: Mapping[str, object],
+) -> None:
+    """Refuse what is not of the kind that is asked for: InvalidInput that lists all of it."""
+    problems = [
+        Problem(name, f"found {shown(value)}", f"give {what}")
+        for name, value, kind, what in (
+            ("model", model, Model, "a Model"),
+            ("cluster", cluster, Cluster, "a Cluster"),
+            ("limits", limits, Limits | None, "Limits, or leave it out"),
+            ("training", training, Mapping | None, "fields of Workload by name"),
+        )
+        if not isinstance(value, kind)
+    ]
+    for name, value in counts.items():
+        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        if not whole and not (name == "devices" and value is None):
+            problems.append(Problem(name, f"found {shown(value)}", "give a whole number from 1"))
     if problems:
         raise InvalidInput("plan", problems)
+
+
+def _check_room(free: int, devices: int | None) -> None:
     if not free or (devices or 0) > free:
         raise Infeasible(f"plan: {devices or 1} devices asked for, {free} are free")
 

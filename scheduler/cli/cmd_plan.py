@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,7 @@ def command(
     run = _run(tokens, price, pue)
     paths = (out, save_workload, save_pcg, save_placement)
     check_outputs(*paths)
+    _check_inputs_kept(paths, model_name, cluster_path)
     model, cluster = _model(model_name), Cluster.load(cluster_path)
     training = {"software": software, "fp32_gradients": fp32_gradients}
     found = plan(
@@ -127,6 +129,14 @@ def summary(found: Plan, run: Run | None) -> Group:
         *(Text(f"note: {note}") for note in found.notes),
     ]
     return Group(*lines)
+
+
+def _check_inputs_kept(outputs: Iterable[str | None], *inputs: str) -> None:
+    """Refuse to write over what is read."""
+    read = {Path(path).resolve(): path for path in inputs if os.path.isfile(path)}
+    for path in filter(None, outputs):
+        if Path(path).resolve() in read:
+            raise click.UsageError(f"{path} is read by this plan; write to another file")
 
 
 def _model(name: str) -> Model:

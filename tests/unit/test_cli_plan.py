@@ -91,6 +91,7 @@ def test_a_plan_that_does_not_fit_fails_with_the_memory_that_is_short(
         (["--price", "2"], "--price needs --tokens"),
         (["--out", "nowhere/plan.html"], "the folder nowhere does not exist"),
         (["--save-pcg", "x.json", "--save-workload", "x.json"], "two outputs"),
+        (["--out", "./c.json"], "is read by this plan; write to another file"),
         (["--cluster", "none.yaml"], "cannot be read"),
         (["--sequence", "0"], "is not in the range"),
     ],

@@ -475,3 +475,39 @@ def test_a_result_can_be_changed_without_changing_the_next() -> None:
     first.breakdown.clear()
     assert estimate(work, place).memory
     assert estimate(work, place).breakdown
+
+
+@pytest.mark.parametrize(
+    ("devices", "told"),
+    [
+        ("n0", "devices: 1 problem\n  found 'n0'; give a list"),
+        ([("n000", 0), None], r"devices\[1\]: found None; give \(node name, device number\)"),
+        ([("n000", "0"), ("n000", 1)], r"devices\[0\]: found \('n000', '0'\)"),
+        ([("n000", 0), ("n000", 0)], r"devices\[1\]: device 0 of n000, which rank 0 has"),
+        ([("n000", 0), ("n000", 8)], r"devices\[1\]: device 8 of n000; it has 8"),
+    ],
+)
+def test_devices_that_are_none_are_refused_with_their_rank(devices: Any, told: str) -> None:
+    with pytest.raises(InvalidInput, match=told):
+        estimate(workload(tp=2), cluster(1), devices)
+
+
+@pytest.mark.parametrize("value", [None, "1e12", -1.0, float("nan"), float("inf"), True, [1]])
+def test_tokens_prices_and_powers_are_finite_numbers(value: Any) -> None:
+    found = estimate(workload(tp=8), cluster(1))
+    for asked in (
+        lambda: found.days(value),
+        lambda: found.device_hours(value),
+        lambda: found.cost(1e12, value),
+        lambda: found.energy_kwh(value),
+        lambda: found.energy_kwh(1e12, pue=value),
+    ):
+        with pytest.raises(InvalidInput, match="give a finite number"):
+            asked()
+
+
+def test_what_is_no_workload_or_cluster_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="workload: found None; give a Workload"):
+        estimate(None, cluster(1))  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="cluster: found 'c'; give a Cluster"):
+        estimate(workload(tp=2), "c")  # type: ignore[arg-type]

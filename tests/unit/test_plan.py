@@ -303,8 +303,24 @@ def test_what_no_strategy_could_satisfy_is_refused_with_what_to_change() -> None
         InvalidInput, match=r"training.micro_batch.*use fp32_gradients, fp8_dispatch"
     ):
         plan(model, cluster(1), global_batch=8, training={"micro_batch": 2})
-    with pytest.raises(InvalidInput, match="keep"):
-        plan(model, cluster(1), global_batch=8, keep=0)
+    with pytest.raises(InvalidInput, match=r"training\.precision"):
+        plan(model, cluster(1), global_batch=8, training={"precision": "bf16"})
+    odd: list[tuple[str, Any, str]] = [
+        ("keep", 0, "keep: found 0; give a whole number from 1"),
+        ("keep", None, "keep: found None"),
+        ("devices", 1.5, "devices: found 1.5; give a whole number from 1"),
+        ("devices", "8", "devices: found '8'"),
+        ("time_limit_s", float("nan"), "time_limit_s: found nan; give seconds"),
+        ("seed", -1, "seed: found -1"),
+        ("limits", 3, "limits: found 3; give Limits"),
+        ("training", 3, "training: found 3; give fields of Workload by name"),
+    ]
+    for name, value, told in odd:
+        asked: dict[str, Any] = {"global_batch": 8, name: value}
+        with pytest.raises(InvalidInput, match=told):
+            plan(model, cluster(1), **asked)
+    with pytest.raises(InvalidInput, match="model: found 'gpt'; give a Model"):
+        plan("gpt", cluster(1), global_batch=8)  # type: ignore[arg-type]
     with pytest.raises(Infeasible, match="no strategy within the limits satisfies the rules"):
         plan(model, cluster(1), global_batch=8, limits=Limits(tp=3))
 
