@@ -18,6 +18,8 @@ class FaultKind(StrEnum):
 
     UNKNOWN = "unknown"
     """Something that this version has no name for, told by a newer one."""
+    STRAGGLER = "straggler"
+    """A rank computes steadily slower than its peers."""
     RANK_EXIT = "rank_exit"
     """A rank ended with an exit code other than 0."""
     RANK_SIGNAL = "rank_signal"
@@ -165,6 +167,7 @@ def root_cause(first: Fault, others: Iterable[Fault]) -> Fault:
     """
     depth = list(FaultKind)
     ranks = (
+        FaultKind.STRAGGLER,
         FaultKind.RANK_EXIT,
         FaultKind.RANK_SIGNAL,
         FaultKind.RANK_HUNG,

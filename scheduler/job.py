@@ -55,6 +55,7 @@ SET_BY_US: Final = frozenset(
         "RAILWEAVE_PROGRESS",
         "RAILWEAVE_HANG_TIMEOUT_S",
         "RAILWEAVE_NAN_LOSS_LIMIT",
+        "RAILWEAVE_STRAGGLER_RATIO",
         "RAILWEAVE_RESUME_FROM",
         "RAILWEAVE_NODE",
         "RAILWEAVE_DEVICE",
@@ -115,6 +116,8 @@ class Job(Explained):
         the longest, at least 5 minutes, and half an hour where no step is reported.
     nan_loss_limit: how many reported losses in a row that are NaN or infinite break an attempt; by
         default 10. With 0 it goes on whatever they are.
+    straggler_ratio: how many times slower than its peers a rank must compute, as ranks report it,
+        to break an attempt and have its node set aside; by default none does.
     constraints: what its placements must satisfy, also after a fault: Constraints, their data
         (`railweave.constraints/1`, the format may be left out), or the path of their file.
 
@@ -136,6 +139,7 @@ class Job(Explained):
     time_limit_s: float = Field(default=1.0, gt=0, le=3600, allow_inf_nan=False)
     hang_timeout_s: float | None = Field(default=None, ge=1, le=2_592_000, allow_inf_nan=False)
     nan_loss_limit: int | None = Field(default=None, ge=0)
+    straggler_ratio: float | None = Field(default=None, ge=1.2, le=1000, allow_inf_nan=False)
     constraints: Annotated[Constraints | None, BeforeValidator(_as_constraints)] = None
 
     @model_validator(mode="after")

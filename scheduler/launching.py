@@ -15,6 +15,7 @@ from ..agents.lookout import NAN_LOSS_VARIABLE
 from .hang import TIMEOUT_VARIABLE
 from .job import Job
 from .records import Device
+from .straggler import RATIO_VARIABLE
 
 ROLE = "default"
 
@@ -75,6 +76,8 @@ def launches(job: Job, attempt: Attempt, devices: Sequence[Device]) -> list[Node
         common[TIMEOUT_VARIABLE] = f"{job.hang_timeout_s:g}"
     if job.nan_loss_limit is not None:
         common[NAN_LOSS_VARIABLE] = str(job.nan_loss_limit)
+    if job.straggler_ratio is not None:
+        common[RATIO_VARIABLE] = f"{job.straggler_ratio:g}"
     return [
         NodeLaunch(
             job_id=attempt.job_id,

@@ -23,12 +23,13 @@ from .fault import (
 )
 from .hang import TIMEOUT_VARIABLE, hung
 from .messages import AttemptPlan, Happened, Report
+from .straggler import RATIO_VARIABLE, straggler
 
 POLL_S = 2.0
 # A change is told at once whatever the poll's length; long polls of many nodes are many calls.
 _POLLS_PER_S = 100
 SURVIVOR_PATIENCE_S = 30.0
-_HANG_LOOK_S = 1.0
+_LOOK_S = 1.0
 
 
 class NodeGone(Exception):
@@ -76,8 +77,9 @@ class Watch:
         self._faults: list[Fault] = []
         self._lost: dict[str, str] = {}
         self._changed = asyncio.Event()
-        self._hang_timeout_s = _hang_timeout_s(plan)
-        self._hang_look_at = 0.0
+        self._hang_timeout_s = _setting(plan, TIMEOUT_VARIABLE)
+        self._straggler_ratio = _setting(plan, RATIO_VARIABLE)
+        self._look_at = 0.0
 
     def stop(self) -> None:
         """End the attempt on request; nothing counts as broken then."""
@@ -110,14 +112,17 @@ class Watch:
                 self._report(Happened.RUNNING)
             await self._changed.wait()
             self._changed.clear()
-            self._look_for_hang()
+            self._look_at_ranks()
 
-    def _look_for_hang(self) -> None:
+    def _look_at_ranks(self) -> None:
         now = time.monotonic()
-        if self._faults or now < self._hang_look_at:
+        if self._faults or now < self._look_at:
             return
-        self._hang_look_at = now + _HANG_LOOK_S
-        fault = hung(self.plan.nodes, self._statuses, self._hang_timeout_s, time.time())
+        self._look_at = now + _LOOK_S
+        nodes, statuses, now_s = self.plan.nodes, self._statuses, time.time()
+        fault = hung(nodes, statuses, self._hang_timeout_s, now_s)
+        if fault is None and self._straggler_ratio is not None:
+            fault = straggler(nodes, statuses, self._straggler_ratio, now_s)
         if fault is not None:
             self._faults.append(fault)
 
@@ -221,6 +226,7 @@ class Watch:
         )
 
 
-def _hang_timeout_s(plan: AttemptPlan) -> float | None:
-    text = plan.launches[0].env.get(TIMEOUT_VARIABLE, "")
+def _setting(plan: AttemptPlan, variable: str) -> float | None:
+    """A number that the job gives to its controller by way of its ranks' environment."""
+    text = plan.launches[0].env.get(variable, "")
     return float(text) if text else None

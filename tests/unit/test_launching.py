@@ -124,14 +124,17 @@ def test_a_launch_has_the_whole_environment_that_torchrun_gives(name: str) -> No
                 "RAILWEAVE_HANG_TIMEOUT_S",
                 "RAILWEAVE_NAN_LOSS_LIMIT",
                 "RAILWEAVE_PROGRESS",
+                "RAILWEAVE_STRAGGLER_RATIO",
             }
 
 
 def test_limits_of_the_jobs_own_reach_its_ranks() -> None:
-    limited = job().model_copy(update={"hang_timeout_s": 90.5, "nan_loss_limit": 0})
+    limits = {"hang_timeout_s": 90.5, "nan_loss_limit": 0, "straggler_ratio": 1.8}
+    limited = job().model_copy(update=limits)
     (found,) = launches(limited, FIRST, [("n0", 0), ("n0", 1), ("n0", 2), ("n0", 3)])
     assert found.env["RAILWEAVE_HANG_TIMEOUT_S"] == "90.5"
     assert found.env["RAILWEAVE_NAN_LOSS_LIMIT"] == "0"
+    assert found.env["RAILWEAVE_STRAGGLER_RATIO"] == "1.8"
 
 
 def test_what_is_told_to_one_node_is_told_to_no_other() -> None:

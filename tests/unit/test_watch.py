@@ -75,13 +75,18 @@ class Fabric:
         self.reports: list[Report] = []
 
     def plan(
-        self, *deeds: str, command: str = sys.executable, hang_timeout_s: float | None = None
+        self,
+        *deeds: str,
+        command: str = sys.executable,
+        hang_timeout_s: float | None = None,
+        straggler_ratio: float | None = None,
     ) -> AttemptPlan:
         lean = [] if any("railweave" in deed for deed in deeds) else ["-S"]
         job = Job(
             name="job",
             entrypoint=[command, *lean, "-c", RANK, *deeds],
             hang_timeout_s=hang_timeout_s,
+            straggler_ratio=straggler_ratio,
             devices=4,
             working_dir=self.folder,
             env={TOKEN: self.benches[0].token},
@@ -194,6 +199,23 @@ def test_ranks_that_make_no_step_are_found_hung(fabric: Fabric, hang: str) -> No
     assert "after step 18" in fault.message
     assert "set hang_timeout_s" in fault.message
     assert fault.last_lines in ((), ("rank 1 is up",))
+    assert fabric.nothing_is_left()
+
+
+def test_a_rank_that_computes_twice_as_long_is_found_within_twenty_steps(fabric: Fabric) -> None:
+    # Every step takes 0.2 s on all ranks, as if they met in each; from step 10 on rank 2 is slow.
+    step = "report(s, compute_s={}), time.sleep(0.2)"
+    going = "from railweave.agents import report; [({}) for s in range(1, 1000)]"
+    even = going.format(step.format("0.1"))
+    slow = going.format(step.format("0.1 if s < 10 else 0.2"))
+    watch = fabric.watch(fabric.plan(even, even, slow, even, straggler_ratio=1.8))
+    assert fabric.run(watch) == [Happened.RUNNING, Happened.FAULT, Happened.STOPPED]
+    fault = fabric.reports[-1].fault
+    assert fault is not None
+    assert (fault.kind, fault.rank, fault.node) == (FaultKind.STRAGGLER, 2, "n1")
+    assert fault.node_at_fault
+    assert fault.step is not None and 10 <= fault.step <= 10 + 20 + 10  # ten: busy test machines
+    assert "its 3 peers 0.1 s" in fault.message
     assert fabric.nothing_is_left()
 
 
