@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -105,13 +107,16 @@ class Fabric:
         return Watch(plan, self.parts, self.reports.append, **how)
 
     def run(
-        self, watch: Watch, meanwhile: Callable[[], Awaitable[None]] | None = None
+        self,
+        watch: Watch,
+        meanwhile: Callable[[], Awaitable[None]] | None = None,
+        deadline_s: float = 30,
     ) -> list[Happened]:
         async def both() -> None:
             running = asyncio.create_task(watch.run())
             if meanwhile is not None:
                 await asyncio.wait_for(meanwhile(), 30)
-            await asyncio.wait_for(running, 30)
+            await asyncio.wait_for(running, deadline_s)
 
         asyncio.run(both())
         return [report.happened for report in self.reports]
@@ -217,6 +222,33 @@ def test_a_rank_that_computes_twice_as_long_is_found_within_twenty_steps(fabric:
     assert fault.step is not None and 10 <= fault.step <= 10 + 20 + 10  # ten: busy test machines
     assert "its 3 peers 0.1 s" in fault.message
     assert fabric.nothing_is_left()
+
+
+@pytest.mark.soak
+def test_nothing_is_called_broken_under_full_load(fabric: Fabric) -> None:
+    seconds = float(os.environ.get("RAILWEAVE_SOAK_S", "1800"))
+    compute = (
+        "exec('''from railweave.agents import report\n"
+        f"end = time.monotonic() + {seconds}\n"
+        "s = 0\n"
+        "while time.monotonic() < end:\n"
+        "    began, s = time.monotonic(), s + 1\n"
+        "    sum(range(2_000_000))\n"
+        "    report(s, loss=1.0 / s, compute_s=time.monotonic() - began)\n"
+        "''')"
+    )
+    hogs = [
+        subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"])
+        for _ in range(os.cpu_count() or 1)
+    ]
+    try:
+        watch = fabric.watch(fabric.plan(*[compute] * 4, straggler_ratio=1.8))
+        happened = fabric.run(watch, deadline_s=seconds + 120)
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+    assert happened == [Happened.RUNNING, Happened.SUCCEEDED]
 
 
 def test_the_last_reported_step_is_told_of_a_rank_that_fails(fabric: Fabric) -> None:
