@@ -19,7 +19,8 @@ from ..placement.files import write_text_atomically
 from ..placement.pcg import PCG
 from ..placement.placement import Placement
 from ..placement.svg import bytes_text, plural, printable
-from .account import Mark, PhaseKind, Recovery, phases, recoveries, totals
+from .account import Mark, Recovery, phases, recoveries, totals
+from .effective import EffectiveTime, effective_time
 from .lifecycle import JobState
 from .progress import Progress
 from .records import AttemptRecord, EventRecord, JobRecord
@@ -79,6 +80,7 @@ def render_report(report: JobReport) -> str:
     faults = recoveries(report.attempts, report.progress, report.marks)
     spent = totals(spans)
     whole_s = sum(spent.values()) or 1.0
+    time = effective_time(report.job, report.attempts, report.progress, report.marks, report.now_s)
     state = report.job.state
     environment = Environment(
         loader=PackageLoader("railweave.scheduler", "templates"),
@@ -100,7 +102,7 @@ def render_report(report: JobReport) -> str:
         tone=_TONES.get(state, "busy"),
         entrypoint=" ".join(report.entrypoint),
         now_s=report.now_s,
-        cards=_cards(report, faults, spent),
+        cards=_cards(report, faults, time),
         timeline=Markup(
             draw_timeline(spans, report.progress, faults, report.marks, state=state.value)
         ),
@@ -170,7 +172,7 @@ def _bound(report: JobReport) -> str:
 
 
 def _cards(
-    report: JobReport, faults: list[Recovery], spent: Mapping[PhaseKind, float]
+    report: JobReport, faults: list[Recovery], time: EffectiveTime
 ) -> list[tuple[str, str, str]]:
     """The numbers at the top: a value, what it is, and a note."""
     cards = []
@@ -188,10 +190,9 @@ def _cards(
     lost = [fault.lost_steps for fault in faults if fault.lost_steps is not None]
     if lost:
         cards.append((f"{sum(lost):,}", "steps lost", "done again from the last checkpoint"))
-    whole_s = sum(spent.values())
-    if report.progress.samples and whole_s:
-        share = spent.get(PhaseKind.TRAINING, 0.0) / whole_s
-        cards.append((f"{share:.0%}", "of its time training", f"of {duration_text(whole_s)}"))
+    if report.progress.samples and time.wall_s:
+        note = f"of {duration_text(time.wall_s)}"
+        cards.append((f"{time.ratio:.0%}", "of its time training", note))
     rows = traffic_table(report.attempts, report.packed_traffic_bytes)
     if rows:
         spine = rows[-1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Sequence
 
 import click
@@ -10,23 +12,31 @@ from rich.text import Text
 from ...placement.constraints_file import constraints_data
 from ...placement.placement import Placement
 from ...placement.svg import bytes_text
+from ..client import JobHandle
 from ..constraint_text import constraint_texts
+from ..effective import EffectiveTime, effective_time
+from ..progress import read_progress
 from ..records import AttemptRecord, EventRecord, JobRecord
 from ..timeline import duration_text
-from .data import attempt_data, event_data, job_data
+from .data import attempt_data, event_data, job_data, time_data
 from .output import clock_text, console, json_option, print_json, state_text, table
 from .session import connected
 
 
 @click.command("show")
 @click.argument("job_id", metavar="JOB")
+@click.option("--time", "with_time", is_flag=True, help="Also where its time went.")
 @json_option
-def command(job_id: str, as_json: bool) -> None:
-    """Show a job's constraints, its attempts, the newest one's placement and spares, and events."""
+def command(job_id: str, with_time: bool, as_json: bool) -> None:
+    """Show a job's constraints, its attempts, the newest one's placement and spares, and events.
+
+    --time reads the log of rank 0, in which the job tells its steps.
+    """
     with connected() as client:
         job = client.job(job_id)
         record, attempts, events = job.record, job.attempts, job.events()
         constraints = job.spec.constraints
+        spent = _spent(job, record, attempts) if with_time else None
     if as_json:
         print_json(
             job_data(record)
@@ -35,6 +45,7 @@ def command(job_id: str, as_json: bool) -> None:
                 "attempts": [attempt_data(attempt) for attempt in attempts],
                 "events": [event_data(event) for event in events],
             }
+            | ({"time": time_data(spent)} if spent else {})
         )
         return
     screen = console()
@@ -49,8 +60,46 @@ def command(job_id: str, as_json: bool) -> None:
         screen.print(_placement_table(placement))
         if placement.spares:
             screen.print(f"spares: {', '.join(placement.spares)}")
+    if spent:
+        screen.print()
+        screen.print(_time_table(spent))
+        if spent.kinds:
+            screen.print()
+            screen.print(_kinds_table(spent))
     screen.print()
     screen.print(_events_table(events))
+
+
+def _spent(job: JobHandle, record: JobRecord, attempts: Sequence[AttemptRecord]) -> EffectiveTime:
+    logs = {}
+    for attempt in attempts:
+        # Without its log, what an attempt did counts as training: nothing says otherwise.
+        with contextlib.suppress(LookupError):
+            logs[attempt.number] = job.logs(rank=0, attempt=attempt.number)
+    return effective_time(record, attempts, read_progress(logs), [], time.time())
+
+
+def _time_table(spent: EffectiveTime) -> object:
+    rows = [
+        [part.value, duration_text(seconds), f"{seconds / spent.wall_s:.1%}"]
+        for part, seconds in spent.parts.items()
+        if seconds > 0
+    ]
+    rows.append(["whole", duration_text(spent.wall_s), f"{spent.ratio:.1%} effective"])
+    return table(["time", "took", "share"], rows, right=["took"])
+
+
+def _kinds_table(spent: EffectiveTime) -> object:
+    rows = [
+        [cost.kind, cost.count, _took(cost.detect_s), _took(cost.recover_s), cost.lost_steps]
+        for cost in spent.kinds
+    ]
+    columns = ["fault", "times", "to detect", "to recover", "steps lost"]
+    return table(columns, rows, right=columns[1:])
+
+
+def _took(seconds: float | None) -> str:
+    return "-" if seconds is None else duration_text(seconds)
 
 
 def _heading(job: JobRecord) -> Text:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..effective import EffectiveTime
 from ..quarantine import NodeRecord
 from ..records import AttemptRecord, EventRecord, JobRecord
 from ..views import DaemonStatus, NodeView
@@ -40,6 +41,25 @@ def attempt_data(attempt: AttemptRecord) -> dict[str, Any]:
         "moved_ranks": attempt.moved_ranks,
         "cause": attempt.cause,
         "placement": attempt.placement,
+    }
+
+
+def time_data(time: EffectiveTime) -> dict[str, Any]:
+    """Where a job's time went, in seconds, and what the faults of each kind cost."""
+    return {
+        "wall_s": time.wall_s,
+        "effective_ratio": time.ratio,
+        "parts_s": {part.value: seconds for part, seconds in time.parts.items()},
+        "faults": [
+            {
+                "kind": cost.kind,
+                "count": cost.count,
+                "detect_s": cost.detect_s,
+                "recover_s": cost.recover_s,
+                "lost_steps": cost.lost_steps,
+            }
+            for cost in time.kinds
+        ],
     }
 
 

@@ -111,6 +111,11 @@ def test_a_submitted_job_can_be_waited_for_looked_at_and_read(railweave: Any) ->
     assert placed[0][0] == placed[1][0] and placed[2][0] == placed[3][0]  # tp stays in a node
     assert [event["kind"] for event in shown["events"]][:1] == ["submitted"]
     assert "SUCCEEDED" in railweave("show", job["id"])[1]
+    time = json.loads(railweave("show", job["id"], "--time", "--json")[1])["time"]
+    assert sum(time["parts_s"].values()) == pytest.approx(time["wall_s"], rel=0.01)
+    assert time["wall_s"] == pytest.approx(job["ended_s"] - job["submitted_s"], rel=0.01)
+    assert 0 < time["effective_ratio"] < 1 and time["faults"] == []
+    assert "effective" in railweave("show", job["id"], "--time")[1]
     explained = json.loads(railweave("explain", job["id"], "--json")[1])
     by_kind = explained["traffic_bytes_by_kind"]
     assert by_kind["tp all_gather"]["node"] > 0 and by_kind["tp all_gather"]["spine"] == 0
@@ -232,12 +237,13 @@ def test_a_node_is_set_aside_listed_and_released(railweave: Any) -> None:
     assert (nodes["a0"]["out"], nodes["a0"]["out_reason"]) == ("operator", "new fan")
     assert (nodes["a0"]["state"], nodes["a0"]["free"]) == ("away", 0)
     assert nodes["a0"]["until_s"] - nodes["a0"]["since_s"] == pytest.approx(7200)
-    assert nodes["b0"]["out"] is None
+    assert nodes["b1"]["out"] is None
     assert "new fan" in railweave("nodes")[1]
     assert railweave("nodes", "release", "a0")[0] == 0
     code, _, err = railweave("nodes", "release", "a0")
     assert code == 1 and "not set aside" in err
-    assert {node["out"] for node in json.loads(railweave("nodes", "--json")[1])} == {None}
+    (a0,) = [n for n in json.loads(railweave("nodes", "--json")[1]) if n["name"] == "a0"]
+    assert (a0["out"], a0["faults"]) == (None, [])
     code, _, err = railweave("nodes", "set-aside", "nowhere", "--reason", "none")
     assert code == 1 and "no node 'nowhere'" in err and "a0" in err
     assert railweave("nodes", "set-aside", "a0", "--reason", "x", "--for", "2 weeks")[0] == 2
