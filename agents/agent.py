@@ -24,6 +24,7 @@ from .checkpoint_nodes import node_directory, storage_of
 from .copy_host import CopyHost
 from .inventory import NodeInventory, take_inventory
 from .netprobe import Opening
+from .notes import Note
 from .probe_end import NicAddress, PairProbe, ProbeEnd, ProbeOrder
 from .runner import Runner
 
@@ -76,6 +77,7 @@ class Agent:
         self._copies = CopyHost(folder, address, self._raylet_fd)
         self._pollers = ThreadPoolExecutor(_LONG_POLLS, "poll")
         self._workers = ThreadPoolExecutor(_WORKERS, "work")
+        self._noted: tuple[tuple[str, int, int], ...] = ()
         self._given_ports: dict[int, float] = {}
         self._closed = threading.Event()
         self._tender = threading.Thread(target=self._tend, name="tend", daemon=True)
@@ -97,6 +99,7 @@ class Agent:
             node_id=self.node_id,
             now_s=time.time(),
             attempts=self._runner.held(),
+            notes=self._noted,
         )
 
     async def inventory(self) -> NodeInventory:
@@ -142,6 +145,10 @@ class Agent:
     async def attempts(self) -> tuple[NodeStatus, ...]:
         """Every attempt that has left something here, ended ones included."""
         return await self._work(lambda: tuple(self._runner.attempts()))
+
+    async def read_notes(self, job_id: str, attempt: int, after: int) -> list[Note]:
+        """What the ranks of an attempt have noted here, behind the first `after` lines."""
+        return await self._work(lambda: self._runner.read_notes(job_id, attempt, after))
 
     async def read_log(
         self, job_id: str, attempt: int, rank: int, offset: int = 0, limit: int = 65536
@@ -197,6 +204,7 @@ class Agent:
         prune_at = time.monotonic()
         while not self._closed.wait(_TEND_S):
             try:
+                self._noted = self._runner.noted()
                 self._runner.tend()
                 self._copies.tend()
                 if time.monotonic() >= prune_at:

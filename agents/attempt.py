@@ -175,9 +175,13 @@ class LogChunk(_Message):
 
 
 class Heartbeat(_Message):
-    """An agent's sign of life: its node, its clock, and the attempts its guards hold."""
+    """An agent's sign of life: its node, its clock, and the attempts its guards hold.
+
+    notes: how many bytes the ranks of an attempt have noted here, as (job id, attempt, bytes).
+    """
 
     node: str
     node_id: str
     now_s: float
     attempts: tuple[tuple[str, int], ...] = ()
+    notes: tuple[tuple[str, int, int], ...] = ()

@@ -44,6 +44,7 @@ from .checkpoint_pace import MTBF_VARIABLE, Pace
 from .checkpoint_state import kind_of, write_state
 from .checkpoint_storage import Writer, is_url
 from .checkpoint_writer import MESSAGE_BYTES
+from .notes import note
 
 _END_S = 5.0
 _MAPPED_BYTES = 2 << 20
@@ -138,6 +139,7 @@ class BackgroundSaves:
         self._writing: int | None = None
         self._uncommitted: set[int] = set()
         self._outcomes: list[Outcome] = []
+        self._stalls_s: dict[int, float] = {}
         self._fenced = ""
         # At once, so that the first save does not wait for it.
         self._start()
@@ -204,6 +206,8 @@ class BackgroundSaves:
             self._lost(step, f"it could not be copied: {error.strerror or error}")
         stall = Stall(step, waited_s, time.monotonic() - began_s - waited_s, size_bytes)
         self._pace.stalled(stall.total_s)
+        if self.checkpointer.rank == 0:
+            self._stalls_s[step] = stall.total_s
         return stall
 
     def outcomes(self) -> list[Outcome]:
@@ -335,6 +339,9 @@ class BackgroundSaves:
             self._pace.wrote(took_s)
         if what == "committed":
             self._outcomes.append(Outcome(step, took_s, path=message["path"]))
+            stall_s = self._stalls_s.pop(step, 0.0)
+            text = f"step {step} is saved after {took_s:.3f} s; training stood for {stall_s:.3f} s"
+            note("checkpoint", text, step=step, write_s=took_s, stall_s=stall_s)
         elif what == "written" and self.checkpointer.rank != 0:
             self._outcomes.append(Outcome(step, took_s))
         elif what != "written":
@@ -358,7 +365,11 @@ class BackgroundSaves:
 
     def _failed(self, outcome: Outcome) -> None:
         self._outcomes.append(outcome)
+        self._stalls_s.pop(outcome.step, None)
         _log.warning("checkpoint of step %d: %s", outcome.step, outcome.why)
+        rank = self.checkpointer.rank
+        text = f"rank {rank}: step {outcome.step} is not saved: {outcome.why}"
+        note("checkpoint-failed", text, step=outcome.step, rank=rank)
 
     def _refuse_fenced(self) -> None:
         if self._fenced:

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from ..placement.files import write_text_atomically
-from . import journal
+from . import journal, notes
 from .attempt import LogChunk, NodeLaunch, NodePhase, NodeStatus, Refused, StopReport
 from .environment import rank_environment
 from .guard import JOURNAL_NAME, KILL_WAIT_S, MARKER
@@ -43,6 +43,7 @@ GUARD_START_S = 20.0
 _ANSWER_MARGIN_S = 5.0
 _VITALS_S = 1.0
 _SWEEP_S = 10.0
+_NOTED_S = 30.0
 _CHUNK_BYTES = 1024 * 1024
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _ATTEMPT_FOLDER = re.compile(r"attempt-([1-9][0-9]{0,8})")
@@ -73,6 +74,8 @@ class Runner:
         self._mutex = threading.RLock()
         remove_dead_sockets()
         self._held: set[tuple[str, int]] = set()
+        self._noting: dict[tuple[str, int], float] = {}
+        self._noting_mutex = threading.Lock()
         self._held |= {
             (status.job_id, status.attempt)
             for status in self.attempts()
@@ -105,6 +108,9 @@ class Runner:
             if not (folder / JOURNAL_NAME).exists():
                 self._start_guard(folder)
             self._held.add((launch.job_id, launch.attempt))
+            # It may be over before anyone looks.
+            with self._noting_mutex:
+                self._noting[launch.job_id, launch.attempt] = time.monotonic() + _NOTED_S
         status = self.status(launch.job_id, launch.attempt)
         give_up = time.monotonic() + GUARD_START_S
         while status.phase is NodePhase.STARTING and time.monotonic() < give_up:
@@ -196,6 +202,20 @@ class Runner:
         Touches no file, so it answers at once whatever the disk does; `tend` looks again.
         """
         return tuple(sorted(self._held))
+
+    def noted(self) -> tuple[tuple[str, int, int], ...]:
+        """How much the ranks of attempts have noted that are held, or were a short time ago."""
+        now_s = time.monotonic()
+        with self._noting_mutex:
+            self._noting |= dict.fromkeys(self.held(), now_s + _NOTED_S)
+            self._noting = {key: until for key, until in self._noting.items() if until > now_s}
+            recent = sorted(self._noting)
+        sizes = ((*key, notes.size_bytes(self._folder(*key))) for key in recent)
+        return tuple(each for each in sizes if each[2])
+
+    def read_notes(self, job_id: str, attempt: int, after: int) -> list[notes.Note]:
+        """What the ranks of an attempt have noted here, behind the first `after` lines."""
+        return notes.read_notes(self._folder(job_id, attempt), after)
 
     def tend(self) -> None:
         """See which attempts have ended, and end what killed guards left; call it every second."""

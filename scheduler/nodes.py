@@ -22,6 +22,7 @@ from ..agents.prober import ProbeSettings
 from .core import Core
 from .ledger import Ledger
 from .link import off_loop, reason, within
+from .notes_of_ranks import NotesOfRanks
 from .quarantine import NodeRecord, Why
 from .standings import Standings
 from .topology import Topology
@@ -63,6 +64,7 @@ class Nodes:
         self._joining: dict[str, str] = {}
         self._last_join_s = time.monotonic()
         self._held: dict[str, tuple[tuple[str, int], ...]] = {}
+        self._noted = NotesOfRanks(core)
         self._ending: set[tuple[str, str, int]] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -283,6 +285,8 @@ class Nodes:
                 self._held[node] = beat.attempts
                 for job_id, attempt in beat.attempts:
                     self._end_if_over(node, agent, job_id, attempt)
+                if self._noted.new(node, beat.notes):
+                    self._background(self._noted.take(node, agent.actor, beat.notes))
             await asyncio.sleep(self._core.settings.heartbeat_s)
 
     def _end_if_over(self, node: str, agent: NodeAgent, job_id: str, attempt: int) -> None:

@@ -50,6 +50,14 @@ def test_a_job_with_node_local_storage_only_resumes_from_the_neighbours_copy(
     assert {pods[node] for node in nodes}.isdisjoint(
         pods[other] for other in copies.data["copy_to"].values()
     )
+
+    def told() -> dict[int, int]:
+        saved = [event for event in job.events() if event.kind == "checkpoint"]
+        assert all(0 < event.data["stall_s"] < 60 for event in saved)
+        return {event.attempt or 0: event.data["step"] for event in saved}
+
+    # It would be lost with the node that has to tell of it.
+    wait_until(lambda: told() == {1: 5}, 30, "the history tells of the checkpoint")
     # The node of rank 0, which has committed it.
     victim = nodes[0]
     held = {path.name for path in (disks / victim).glob("step-*/shard-*.bytes")}
@@ -65,6 +73,7 @@ def test_a_job_with_node_local_storage_only_resumes_from_the_neighbours_copy(
     for rank in range(4):
         assert f"resumed attempt 1 of rank {rank}" in job.logs(rank, attempt=2)
 
+    wait_until(lambda: told() == {1: 5, 2: 6}, 30, "the history tells of both checkpoints")
     assert run(["checkpoints", job.id, "--verify", "--json", "--step", "6"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["step"], row["verified"], row["ranks"]) == (6, True, 4)
