@@ -109,7 +109,8 @@ def _instances(source: Source, warnings: list[str]) -> list[dict[str, Any]]:
             warnings.append(f"{place}: there are more pages; the other instances are not in")
         if isinstance(page, dict):
             page = [page]
-        found += [mapping_of(source, one, f"Instances[{index}]") for index, one in enumerate(page)]
+        listed = list_of(source, page, "Instances")
+        found += [mapping_of(source, one, f"Instances[{i}]") for i, one in enumerate(listed)]
     return found
 
 

@@ -216,20 +216,26 @@ def _scale_up_rate(kinds: Mapping[str, tuple[str, int]]) -> float | None:
 def _domains(
     nodes: Sequence[str], columns: Sequence[Column], warnings: list[str]
 ) -> dict[str, dict[str, str]]:
-    """Each node's domains; one that no file places is alone."""
+    """Each node's domains; one that no file places is alone with its own domain further in."""
     found: dict[str, dict[str, str]] = {node: {} for node in nodes}
+    inner = {node: node for node in nodes}
     for column in columns:
+        alone: dict[str, str] = {}
         taken = set(column.domains.values())
         lonely = []
         for node in nodes:
             domain = column.domains.get(node)
             if domain is None:
                 lonely.append(node)
+                domain = alone.get(inner[node])
+            if domain is None:
                 domain = f"only-{node}"
                 while domain in taken:
                     domain += "-"
                 taken.add(domain)
+                alone[inner[node]] = domain
             found[node][column.tier.name] = domain
+        inner = {node: found[node][column.tier.name] for node in nodes}
         if lonely:
             warnings.append(
                 f"{column.tier.name}: no file says in which {_some(lonely)} "

@@ -12,14 +12,14 @@ from .source import Source
 NAME = "iblinkinfo"
 _KINDS = {"CA": "ca", "SW": "switch", "RT": "router", "Switch": "switch", "Router": "router"}
 _PORT_LINE = re.compile(
-    r"^(CA|SW|RT)\s+(\d+)\s+(\d+)\s+(0x[0-9a-fA-F]+)\s+(\d+)x\s+(\S+)"
-    r"(?:\s+-\s+(CA|SW|RT)\s+(\d+)\s+(\d+)\s+(0x[0-9a-fA-F]+)\s+\((.*)\)\s*$|\s+(\S.*)$|\s*$)"
+    r"^(CA|SW|RT)\s+(\d{1,9})\s+(\d{1,9})\s+(0x[0-9a-fA-F]+)\s+(\d{1,9})x\s+(\S+)"
+    r"(?:\s+-\s+(CA|SW|RT)\s+(\d{1,9})\s+(\d{1,9})\s+(0x[0-9a-fA-F]+)\s+\((.*)\)\s*$|\s+(\S.*)$|\s*$)"
 )
 _SECTION = re.compile(r"^(CA|Switch|RT|Router):\s+(?:(0x[0-9a-fA-F]+)\s+)?(.*?):?$")
 _ARROW = re.compile(
-    r"^\s*(?:(0x[0-9a-fA-F]+)\s+)?(?:\"([^\"]*)\"\s+)?(\d+)\s+(\d+)\[[^\]]*\]\s*"
-    r"==\(\s*(?:(\d+)X\s+(\S+)(?:\s+Gbps)?\s+)?([A-Za-z]+)\s*/\s*([A-Za-z ]{1,40}?)\s*\)==>"
-    r"\s*(?:(0x[0-9a-fA-F]+)\s+)?(?:(\d+)\s+(\d+))?\s*\[[^\]]*\]\s*\"([^\"]*)\"\s*\((.*)\)\s*$"
+    r"^\s*(?:(0x[0-9a-fA-F]+)\s+)?(?:\"([^\"]*)\"\s+)?(\d{1,9})\s+(\d{1,9})\[[^\]]*\]\s*"
+    r"==\(\s*(?:(\d{1,9})X\s+(\S+)(?:\s+Gbps)?\s+)?([A-Za-z]+)\s*/\s*([A-Za-z ]{1,40}?)\s*\)==>"
+    r"\s*(?:(0x[0-9a-fA-F]+)\s+)?(?:(\d{1,9})\s+(\d{1,9}))?\s*\[[^\]]*\]\s*\"([^\"]*)\"\s*\((.*)\)\s*$"
 )
 _ANY = re.compile(rf"{_PORT_LINE.pattern}|==\([^()\n]{{0,80}}\)==>", re.M)
 # Signalling rate of a lane in Gb/s, as iblinkinfo prints it.

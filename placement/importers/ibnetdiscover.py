@@ -13,10 +13,10 @@ NAME = "ibnetdiscover"
 _KINDS = {"Switch": "switch", "Ca": "ca", "Hca": "ca", "Rt": "router"}
 _OF_LETTER = {"S": "switch", "H": "ca", "R": "router"}
 _START = re.compile(r"^(?:Switch|Ca|Hca|Rt)\s+\d+\s+\"", re.M)
-_HEADER = re.compile(r'^(Switch|Ca|Hca|Rt)\s+(\d+)\s+"([^"]+)"\s*(?:#\s*"(.*)"(.*))?')
+_HEADER = re.compile(r'^(Switch|Ca|Hca|Rt)\s+(\d{1,9})\s+"([^"]+)"\s*(?:#\s*"(.*)"(.*))?')
 _PORT = re.compile(
-    r"^\[(\d+)\](?:\[ext \d+\])?(?:\(([0-9a-fA-F]+)\))?\s*"
-    r'"([^"]+)"\s*\[(\d+)\](?:\[ext \d+\])?(?:\(([0-9a-fA-F]+)\))?(.*)$'
+    r"^\[(\d{1,9})\](?:\[ext \d+\])?(?:\(([0-9a-fA-F]+)\))?\s*"
+    r'"([^"]+)"\s*\[(\d{1,9})\](?:\[ext \d+\])?(?:\(([0-9a-fA-F]+)\))?(.*)$'
 )
 _PEER = re.compile(r'[^#]*#[^"]*"(.*)"')
 _SPEED = re.compile(r"(?<![\w.])(\d{1,2})x([A-Z]{2,3}\d*)\b")

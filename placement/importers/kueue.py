@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -53,7 +54,7 @@ def read(source: Source) -> Facts:
             topologies[name] = _levels(source, name, spec, warnings)
         elif kind == "ResourceFlavor":
             flavors[name] = {
-                "topology": spec.get("topologyName"),
+                "topology": _name_in(source, spec, f"ResourceFlavor {name}"),
                 "node_labels": _plain(spec.get("nodeLabels")),
             }
         elif kind == "ClusterQueue":
@@ -103,6 +104,12 @@ def _levels(source: Source, name: str, spec: Mapping[str, Any], warnings: list[s
     return found
 
 
+def _name_in(source: Source, spec: Mapping[str, Any], place: str) -> str | None:
+    """The topology of a flavor; None where it uses none."""
+    value = spec.get("topologyName")
+    return None if value is None else name_of(source, value, f"{place} topologyName")
+
+
 def _quotas(source: Source, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """`[flavor][resource]` quota; a number as a number, an amount with its unit as text."""
     found: dict[str, Any] = {}
@@ -124,6 +131,8 @@ def _quantity(value: Any) -> Any:
         return f"unresolved: {value}"
     if isinstance(value, str) and re.fullmatch(r"\d{1,15}", value):
         return int(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     return value if isinstance(value, int | float | str) else None
 
 

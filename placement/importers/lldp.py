@@ -16,7 +16,7 @@ from .tier_names import tier_names
 
 NAME = "lldp"
 _FORWARDS = ("bridge", "router")
-_RATE = re.compile(r"(\d+)\s*(G?)(?=base)", re.I)
+_RATE = re.compile(r"(\d{1,6})\s*(G?)(?=base)", re.I)
 
 
 def certainty(source: Source) -> float:

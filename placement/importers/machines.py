@@ -65,7 +65,7 @@ def machines_of(
     patterns: by file, which nodes its machine stands for. Raises InvalidInput where several
     machines without a name are described and nothing says which node is like which.
     """
-    stands_for = {file: next(iter(facts[file].machines.values()), None) for file in patterns}
+    stands_for = {file: _only_machine(file, facts[file]) for file in patterns}
     general = [
         file for file, each in facts.items() if ANY_NODE in each.machines and file not in patterns
     ]
@@ -80,20 +80,39 @@ def machines_of(
             raise InvalidInput("import", [Problem("", found + ", ".join(general), fix)])
         general_of = dict.fromkeys(nodes, general)
     machines = {}
+    differing: dict[tuple[str, object, object], list[str]] = {}
     for node in nodes:
         parts = [named[node]] if node in named else []
         fitting = [file for file, pattern in patterns.items() if fnmatchcase(node, pattern)]
-        parts += [m for file in fitting if (m := stands_for[file]) is not None]
+        parts += [stands_for[file] for file in fitting]
         if not fitting:
             parts += [facts[file].machines[ANY_NODE] for file in general_of[node]]
+        for part in parts[1:] if node in named else ():
+            for told in contradictions(named[node], part):
+                differing.setdefault(told, []).append(node)
         machine = Machine()
         for part in reversed(parts):
             machine = completed(part, machine)
         machines[node] = machine
+    for (what, ours, theirs), of in differing.items():
+        also = f" and {len(of) - 1} more" if len(of) > 1 else ""
+        warnings.append(
+            f"{what} of {of[0]}{also}: {ours} by the file that names the node, {theirs} by "
+            f"{', '.join([*patterns, *general])}; the first is taken"
+        )
     for file, pattern in patterns.items():
         if not any(fnmatchcase(node, pattern) for node in nodes):
             warnings.append(f"{file}: no node is like {pattern!r}, which it was to describe")
     return machines
+
+
+def _only_machine(file: str, facts: Facts) -> Machine:
+    machines = list(facts.machines.values())
+    if len(machines) == 1:
+        return machines[0]
+    found = f"it describes {len(machines)} machines" if machines else "it describes no machine"
+    fix = "a pattern of nodes is for a file that describes one machine"
+    raise InvalidInput("import", [Problem(file, found, fix)])
 
 
 def _complete_each_other(facts: Mapping[str, Facts], files: Sequence[str]) -> bool:

@@ -69,12 +69,40 @@ def merged(
         elif 1 < domains < len(nodes) or column.tier.scale_up:
             kept.append(column)
     kept.sort(key=lambda column: (not column.tier.scale_up, -column.count(nodes)))
+    kept = _carried_outwards(kept, warnings)
     _refuse_crossing(kept)
     rails = {network.rails for _, network in networks if network.rails}
     if len(rails) > 1:
         shown = ", ".join(map(str, sorted(rails)))
         warnings.append(f"files differ in rails ({shown}); the least is taken")
     return Ladder(tuple(kept), spine, min(rails, default=None), tuple(warnings))
+
+
+def _carried_outwards(columns: Sequence[Column], warnings: list[str]) -> list[Column]:
+    """The tiers, where what is together further in is together further out.
+
+    A node that no file places in a tier lies where the nodes of its domain of the tier below lie.
+    """
+    found = list(columns[:1])
+    for column in columns[1:]:
+        lower = found[-1]
+        known: dict[str, str] = {}
+        for node, domain in column.domains.items():
+            if node in lower.domains:
+                known.setdefault(lower.domains[node], domain)
+        added = {
+            node: known[domain]
+            for node, domain in lower.domains.items()
+            if node not in column.domains and domain in known
+        }
+        if added:
+            node, domain = next(iter(added.items()))
+            warnings.append(
+                f"{column.tier.name}: no file says in which {len(added)} nodes lie; they are taken "
+                f"to lie where the others of their {lower.tier.name} do, such as {node} in {domain}"
+            )
+        found.append(replace(column, domains={**column.domains, **added}))
+    return found
 
 
 def _take_in(columns: list[Column], new: Column, warnings: list[str]) -> None:

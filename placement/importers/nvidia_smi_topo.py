@@ -24,7 +24,7 @@ _CPUS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
 _PREFIX = re.compile(
     r"^(?:> ?)*(?:([A-Za-z0-9][\w.-]*): ?(?=\s|GPU\d|[\w.-]+\s+(?:X|NV\d|[A-Z]{3})))?"
 )
-_PRODUCT = re.compile(r"^\s*GPU (\d+): (.+?)(?: \(UUID|$)")
+_PRODUCT = re.compile(r"^\s*GPU (\d{1,4}): (.+?)(?: \(UUID|$)")
 _LEGEND_NAME = re.compile(r"^\s*(NIC\d+): *(\S+)\s*$")
 _OLD_WORDS = {"SOC": "SYS", "PSB": "PIX"}
 """What drivers before 2017 printed for them."""
@@ -307,7 +307,14 @@ def _unknown_cells(matrix: _Matrix) -> list[Problem]:
                 found = f"{row.label}-{column} is {cell!r}, which is no link class"
                 fix = f"the classes are NV#, {', '.join(PATHS)}"
                 problems.append(Problem(place, found, fix))
+            elif _NVLINKS.fullmatch(cell) and not (_GPU.fullmatch(column) and _is_gpu(row)):
+                found = f"{row.label}-{column} is {cell!r}"
+                problems.append(Problem(place, found, "NVLinks join GPUs and nothing else"))
     return problems
+
+
+def _is_gpu(row: _Row) -> bool:
+    return _GPU.fullmatch(row.label) is not None
 
 
 def _known(cell: str) -> bool:

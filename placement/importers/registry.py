@@ -158,5 +158,5 @@ def _unknown(source: Source) -> InvalidInput:
         return InvalidInput(source.name, [source.xml_problem])
     first = next(line.strip() for line in source.lines if line.strip())
     found = f"no format that is known here; it begins with {first[:_SHOWN]!r}"
-    titles = ", ".join(importer.title for importer in importers())
-    return source.refuse("", found, f"hand in one of: {titles}; or name its --format")
+    fix = "railweave import --formats lists what can be read; name one with --format"
+    return source.refuse("", found, fix)

@@ -7,7 +7,6 @@ import os
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError
 
@@ -34,15 +33,17 @@ class Source:
         """The file at `path`. Raises InvalidInput when it cannot be read as text."""
         name = os.fspath(path)
         try:
-            size = os.stat(path).st_size
-            if size > MOST_BYTES:
-                found = f"{size} bytes; an importer reads at most {MOST_BYTES}"
-                raise InvalidInput(name, [Problem("", found, "hand in a part of it")])
-            data = Path(path).read_bytes()
+            with open(path, "rb") as file:
+                # Not by its size alone: a pipe or a device has none.
+                big = os.fstat(file.fileno()).st_size > MOST_BYTES
+                data = b"" if big else file.read(MOST_BYTES + 1)
         except (OSError, ValueError) as error:
             found = f"cannot be read: {getattr(error, 'strerror', None) or error}"
             problem = Problem("", found, "give the path of a readable file")
             raise InvalidInput(name, [problem]) from error
+        if big or len(data) > MOST_BYTES:
+            found = f"more than {MOST_BYTES} bytes, which is the most that is read"
+            raise InvalidInput(name, [Problem("", found, "hand in a part of it")])
         return cls.of_bytes(name, data)
 
     @classmethod

@@ -20,7 +20,7 @@ from .output import check_outputs, console, json_option, print_json, table
 from .tree import cluster_tree
 
 _MOST_LISTED = 12
-_MOST_ALIKE = 3
+_MOST_ALIKE = 4
 
 
 @click.command("import")
@@ -71,6 +71,10 @@ def command(
         raise click.UsageError("give at least one file, or --formats to see what can be read")
     if nic_bandwidth is not None and not math.isfinite(nic_bandwidth):
         raise click.BadParameter("give bytes per second", param_hint="'--nic-bandwidth'")
+    given = [("--name", name), ("--accelerator", accelerator), *(("FILE", file) for file in files)]
+    for option, text in given:
+        if text is not None and not text.strip():
+            raise click.BadParameter("it is empty", param_hint=f"'{option}'")
     check_outputs(out)
     choices = Choices(
         name=name,
@@ -82,6 +86,7 @@ def command(
         without_tiers=without_tiers,
     )
     facts = read_files(files, format_name)
+    _check_choices(facts, choices)
     try:
         imported = assembled(facts, choices)
     except InvalidInput as error:
@@ -117,6 +122,20 @@ def _patterns(machines: tuple[str, ...], files: tuple[str, ...]) -> dict[str, st
             raise click.BadParameter(say, param_hint="'--machine'")
         found[file] = pattern
     return found
+
+
+def _check_choices(facts: Mapping[str, Facts], choices: Choices) -> None:
+    """Refuse choices about what no file has: they are slips of the keyboard."""
+    for file in choices.machine_nodes:
+        if len(facts[file].machines) != 1:
+            has = len(facts[file].machines) or "no"
+            say = f"{file} describes {has} machines; this is for a file that describes one"
+            raise click.BadParameter(say, param_hint="'--machine'")
+    tiers = {t.name: None for each in facts.values() if each.network for t in each.network.tiers}
+    for name in choices.without_tiers:
+        if name not in tiers:
+            say = f"no file has a tier {name!r}; there are: {', '.join(tiers) or 'none'}"
+            raise click.BadParameter(say, param_hint="'--without-tier'")
 
 
 def _list_formats(as_json: bool) -> None:
@@ -173,13 +192,13 @@ def _value(value: Any, inside: bool = False) -> str:
         return "unknown"
     if isinstance(value, list | tuple):
         text = _cut([_value(each, True) for each in value], ", ")
-        return f"({text})" if inside else text or "none"
+        return (f"({text})" if inside and text else text) or "none"
     if isinstance(value, Mapping):
         texts = {key: _value(each, True) for key, each in value.items()}
         if len(texts) > _MOST_ALIKE and len(set(texts.values())) == 1:
             return f"{next(iter(texts.values()))} for all {len(texts)}"
         text = _cut([f"{key}: {each}" for key, each in texts.items()], ", " if inside else "; ")
-        return f"({text})" if inside else text or "none"
+        return (f"({text})" if inside and text else text) or "none"
     return value if isinstance(value, str) else json.dumps(value)
 
 

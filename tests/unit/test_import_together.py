@@ -132,3 +132,38 @@ def test_an_nvlink_domain_of_unknown_devices_has_an_assumed_rate() -> None:
     known = import_cluster([path], Choices(accelerator="GB200"))
     assert not any(warning.startswith(told) for warning in known.warnings)
     assert known.cluster.tiers[0].bandwidth > 100e9
+
+
+def fabric(**nodes_of: str) -> Source:
+    lines = [f"SwitchName={leaf} Nodes={nodes}" for leaf, nodes in nodes_of.items()]
+    lines.append(f"SwitchName=top Switches={','.join(nodes_of)}")
+    return Source.of_text("topology.conf", "\n".join(lines) + "\n")
+
+
+def partitions(**of: int) -> Source:
+    lines = [f"{node}: 7d1c40a2-93b5-4f0e-8c11-2f6e90ad51{of[node]:02x}" for node in of]
+    return Source.of_text("partitions.txt", "\n".join(lines) + "\n")
+
+
+def test_a_node_of_unknown_leaf_lies_where_the_others_of_its_nvlink_domain_do() -> None:
+    leaves = fabric(l1="a,f", l2="c", l3="d")
+    imported = assembled(read_sources([leaves, partitions(a=1, b=1, c=2, d=3, e=3, f=4)]))
+    leaf = {each.name: each.domains["leaf"] for each in imported.cluster.nodes}
+    assert leaf["b"] == leaf["a"] == "l1" and leaf["e"] == leaf["d"] == "l3"
+    assert any("such as b in l1" in warning for warning in imported.warnings)
+
+
+def test_an_nvlink_domain_of_which_no_leaf_is_known_is_one_domain_of_its_own() -> None:
+    imported = assembled(
+        read_sources([fabric(l1="a,b", l2="c"), partitions(a=1, b=1, c=2, x=3, y=3)])
+    )
+    leaf = {each.name: each.domains["leaf"] for each in imported.cluster.nodes}
+    assert leaf["x"] == leaf["y"] not in ("l1", "l2")
+
+
+def test_a_machine_that_is_unlike_what_names_its_node_is_told() -> None:
+    paths = sample("aws-instance-topology", "nvidia-smi-topo")
+    imported = import_cluster(paths)
+    told = [warning for warning in imported.warnings if warning.startswith("number of devices")]
+    assert len(told) == 1 and "8 by the file that names the node, 4 by" in told[0]
+    assert {each.devices for each in imported.cluster.nodes} == {8}
