@@ -21,8 +21,9 @@ _SMALL_APART, _APART_A_NODE, _MOST_COUNTED = -8.0, -4.5, 8
 """The same for parts that are small beside the others, and more for each of their nodes up to 8:
 such parts are rarer, and may be made of nodes that one freak of timing each has kept from home."""
 _SMALL_PART = 0.75
-_LOOKED_INSIDE = 5
-"""Probes of each node inside its domain, after which a nearer tier would have shown."""
+_LOOKED_INSIDE, _LOOKED_A_NODE, _MOST_LOOKS = 3.0, 1 / 8, 10.0
+"""Probes of each node inside its domain after which a nearer tier would have shown: these, and more
+for each node of the domain up to the last; a large domain is likelier to hold smaller ones."""
 _MOST_REPEATS = 3
 _ACROSS = 2
 _TRIES = 12
@@ -241,7 +242,8 @@ def _look_inside(evidence: Evidence, split: Split, made: Round) -> None:
     ends = np.append(evidence.a[inside], evidence.b[inside])
     looked = np.bincount(ends, minlength=evidence.count)
     sizes = np.bincount(labels)
-    wants = (looked < _LOOKED_INSIDE) & (sizes[labels] > 2) & made.free
+    enough = np.minimum(_LOOKED_INSIDE + _LOOKED_A_NODE * sizes, _MOST_LOOKS)
+    wants = (looked < enough[labels]) & (sizes[labels] > 2) & made.free
     members = _members(labels, made)
     for node in made.random.permutation(np.flatnonzero(wants)).tolist():
         if made.free[node]:
