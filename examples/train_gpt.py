@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from gpt_parallel import AdamW, Grid, Pipeline, Shape, Stage, average_gradients
-from railweave.agents import checkpoint
+from railweave.agents import checkpoint, report
 from railweave.agents.checkpoint_background import BackgroundSaves
 
 TEXT = Path(__file__).parent / "data" / "sonnets.txt"
@@ -328,6 +328,7 @@ def main() -> None:
         average_gradients(stage.parameters(), grid)
         optimizer.step()
         shown = reported_loss(loss, grid)
+        report(step, loss=shown)
         if shown is not None:
             took_s = time.monotonic() - began_s
             say(f"step={step} loss={shown:.7f} hex={shown.hex()} took_s={took_s:.3f}")
