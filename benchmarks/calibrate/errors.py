@@ -26,13 +26,16 @@ class Sweep(NamedTuple):
 
     groups: sets of rows that differ in the split alone. rank_correlation: Spearman's, mean over the
     groups weighted by rows. regret: how much longer the split takes that is predicted best than
-    the best measured, mean and worst.
+    the best measured, mean and worst. exact: sets where these are the same. regret_of_time: of all
+    sets together, over the time of the best.
     """
 
     groups: int
     rank_correlation: float
     regret: float
     worst_regret: float
+    exact: int
+    regret_of_time: float
 
 
 def by_family(steps: Sequence[Step], predicted: Floats) -> dict[str, Error]:
@@ -58,6 +61,7 @@ def sweep(steps: Sequence[Step], predicted: Floats, family: str) -> Sweep:
             key = (id(work.model), work.parallelism.world_size, work.global_batch)
             groups[key].append((float(seconds), step.step_s))
     correlations, regrets, sizes = [], [], []
+    chosen_s = best_s = 0.0
     for rows in groups.values():
         if len(rows) < 3:
             continue
@@ -65,11 +69,14 @@ def sweep(steps: Sequence[Step], predicted: Floats, family: str) -> Sweep:
         correlations.append(float(np.corrcoef(_ranks(guess), _ranks(truth))[0, 1]))
         regrets.append(float(truth[guess.argmin()] / truth.min() - 1))
         sizes.append(len(rows))
+        chosen_s, best_s = chosen_s + float(truth[guess.argmin()]), best_s + float(truth.min())
     return Sweep(
         len(sizes),
         float(np.average(correlations, weights=sizes)),
         float(np.mean(regrets)),
         max(regrets),
+        sum(regret == 0 for regret in regrets),
+        chosen_s / best_s - 1,
     )
 
 

@@ -161,7 +161,7 @@ class Estimator:
         return StepEstimate(
             step_s=seconds,
             tokens_per_s=tokens / seconds,
-            mfu=flops / (seconds * layout.peak_of(workload.precision)),
+            mfu=flops / (seconds * layout.peaks[workload.precision]),
             memory_bytes=fullest.total,
             breakdown=breakdown,
             memory=fullest.parts,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from ..accelerators import Accelerator
 from ..cluster import Cluster, CrossRail
 from ..strategies.grid import Family, Grid, sharded
-from ..workload import Parallelism, Workload
+from ..workload import Parallelism, Precision, Workload
 from .axes import Axes, Axis, SplitAxes, cut, ends_of, groups_of, hops_of, joined
 from .collective_time import Links
 from .spans import ALONE, Ground, Ints, Span
@@ -27,8 +27,8 @@ class Layout:
     expert_dp, expert_shard, expert_replicas: as dp, for experts. pp: ranks of neighbouring stages.
     ends: of the first and the last stage.
     kinds: accelerators of each stage; memory_bytes: of the smallest device of each; first_ranks:
-    the least rank of each. links: what the devices see of the network. accelerators: devices of
-    each kind: how many, and their numbers.
+    the least rank of each. links: what the devices see of the network. peaks: FLOP/s of all devices
+    together, by precision. accelerators: devices of each kind: how many, and their numbers.
     """
 
     tp: Span
@@ -47,11 +47,8 @@ class Layout:
     memory_bytes: tuple[int, ...]
     first_ranks: tuple[int, ...]
     links: Links
+    peaks: dict[str, float]
     accelerators: dict[str, tuple[int, Accelerator]]
-
-    def peak_of(self, precision: str) -> float:
-        """Peak FLOP/s of all devices together."""
-        return sum(count * known.peak_of(precision) for count, known in self.accelerators.values())
 
     def slowest(self, kinds: tuple[str, ...], precision: str) -> str:
         """The one of these kinds that has the lowest peak."""
@@ -101,6 +98,7 @@ class Layouts:
         )
         kinds = self._kinds(split, grid)
         used = tuple(sorted({kind for stage_kinds in kinds for kind in stage_kinds}))
+        accelerators = self._accelerators(used, world)
         return Layout(
             tp=self._along(joined([axes.tp]), world),
             cp=self._along(joined([axes.cp]), world),
@@ -118,7 +116,13 @@ class Layouts:
             memory_bytes=self._memory_bytes(kinds),
             first_ranks=tuple(range(0, split.pp * axes.pp.stride, axes.pp.stride)),
             links=self._links_of(used),
-            accelerators=self._accelerators(used, world),
+            peaks={
+                precision: sum(
+                    count * one.peak_of(precision) for count, one in accelerators.values()
+                )
+                for precision in get_args(Precision)
+            },
+            accelerators=accelerators,
         )
 
     def _along(self, axes: Axes, world: int) -> Span:
