@@ -136,6 +136,24 @@ def test_a_failing_rank_is_started_again_and_in_the_end_its_last_lines_say_why(
     ] * 2
 
 
+def test_an_error_that_follows_a_job_to_another_machine_ends_it_with_the_evidence(
+    bench: Bench,
+) -> None:
+    deed = (
+        "print('step=7 loss=1.0', flush=True)\n"
+        "if rank == 1: sys.exit('ValueError: sample 7 has no label')"
+    )
+    job = bench.submit(deed, devices=2, max_restarts=10)
+    assert bench.ends(job) is JobState.FAILED
+    first, second, third = (each.placement["devices"][1][0] for each in job.attempts)
+    assert first == second != third  # the second time it is tried elsewhere
+    (given_up,) = [event for event in job.events() if event.kind == "give_up"]
+    assert given_up.data["decision"] == "job_at_fault"
+    evidence = [(each["node"], each["step"]) for each in given_up.data["evidence"]]
+    assert evidence == [(first, 7), (second, 7), (third, 7)]
+    assert "the job's own fault" in job.explain() and "sample 7 has no label" in job.explain()
+
+
 CHECKPOINTING = """
 from railweave.agents.checkpoint import Checkpointer
 checkpoints = Checkpointer()
