@@ -13,6 +13,14 @@ from .pcg import PCG
 _NUMBER = re.compile(r"(\d+)")
 
 
+def natural(name: str) -> tuple[tuple[bool, int, str], ...]:
+    """A key by which numbers in names count as numbers: n10 follows n9."""
+    parts = [part for part in _NUMBER.split(name) if part]
+    return tuple(
+        (False, int(part), part) if part.isdecimal() else (True, 0, part) for part in parts
+    )
+
+
 def in_one_order(pcg: PCG, cluster: Cluster) -> tuple[PCG, Cluster]:
     """The same job and cluster; nodes by domains and names, groups by what they are.
 
@@ -21,16 +29,13 @@ def in_one_order(pcg: PCG, cluster: Cluster) -> tuple[PCG, Cluster]:
     inner = [tier.name for tier in reversed(cluster.tiers[:-1])]
     seen: dict[str, tuple[tuple[bool, int, str], ...]] = {}
 
-    def natural(name: str) -> tuple[tuple[bool, int, str], ...]:
+    def once(name: str) -> tuple[tuple[bool, int, str], ...]:
         if name not in seen:
-            parts = [part for part in _NUMBER.split(name) if part]
-            seen[name] = tuple(
-                (False, int(part), part) if part.isdecimal() else (True, 0, part) for part in parts
-            )
+            seen[name] = natural(name)
         return seen[name]
 
     def place(node: Node) -> tuple[object, ...]:
-        return (*(natural(node.domains[tier]) for tier in inner), natural(node.name))
+        return (*(once(node.domains[tier]) for tier in inner), once(node.name))
 
     nodes = tuple(sorted(cluster.nodes, key=place))
     return (

@@ -9,6 +9,7 @@ from rich.tree import Tree
 
 from ...placement.cluster import Cluster, Node, NodeState, Tier
 from ...placement.domains import Domain, DomainTree
+from ...placement.ordering import natural
 from ...placement.svg import bytes_text, plural
 
 MOST_NODES = 64
@@ -41,7 +42,7 @@ def _grow(
     detailed: bool,
 ) -> None:
     tiers = {tier.name: tier for tier in cluster.tiers}
-    for child in tree.children(domain):
+    for child in sorted(tree.children(domain), key=lambda child: natural(child.name)):
         if child.tier not in tiers:
             if detailed:
                 branch.add(_node_text(nodes[child.name]))

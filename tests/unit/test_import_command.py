@@ -105,3 +105,10 @@ def test_a_pattern_says_which_nodes_a_machine_is_like(imports: Run) -> None:
     assert devices["gpu04"] == 4 and devices["gpu05"] == 1
     code, out, _ = imports("tree.conf", "topo.txt", "--machine", "topo.txt=dgx*")
     assert code == 0 and "no node is like 'dgx*'" in out
+
+
+def test_the_tree_shows_node10_after_node9(imports: Run) -> None:
+    Path("ten.conf").write_text("SwitchName=a Nodes=n[8-11]\nSwitchName=b Nodes=n[1-2]\n")
+    code, out, _ = imports("ten.conf")
+    shown = [line.split()[-4] for line in out.splitlines() if "─ n" in line]
+    assert code == 0 and shown == ["n8", "n9", "n10", "n11", "n1", "n2"]
