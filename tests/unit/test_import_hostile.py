@@ -62,3 +62,40 @@ def test_names_that_no_cluster_file_can_hold_are_refused() -> None:
     for name in ("a\x01b", "x" * 2000):
         with pytest.raises(InvalidInput, match="is no name"):
             read_source(Source.of_text("t", f"SwitchName=s Nodes={name},other"))
+
+
+DIGITS = "9" * 5000
+KUEUE = (
+    "apiVersion: kueue.x-k8s.io/v1beta1\nkind: {kind}\nmetadata: {{name: t}}\nspec: {spec}\n---\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"Instances": 7, "InstanceId": "i", "NetworkNodes": []}', "no list"),
+        (
+            KUEUE.format(kind="Topology", spec="{levels: [{nodeLabel: a/b}]}")
+            + KUEUE.format(kind="ResourceFlavor", spec="{topologyName: [t]}"),
+            "topologyName: a list of 1 is no name",
+        ),
+        ("\tGPU0\tNIC0\nGPU0\t X \tNV4\nNIC0\tNV4\t X \n", "NVLinks join GPUs and nothing else"),
+    ],
+)
+def test_values_of_another_kind_are_refused_where_they_stand(text: str, told: str) -> None:
+    with pytest.raises(InvalidInput, match=told):
+        read_source(Source.of_text("file", text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'vendid=0x2c9\nSwitch 1 "S-1" # "a"\n[{DIGITS}] "H-1"[1] # "b"\n[2] "H-2"[1]\n',
+        f"CA {DIGITS} 1 0x0a00000000000001 4x HDR - SW 1 1 0x0b00000000000001 ( 'n1' - 'leaf' )\n",
+        f"SwitchName=a Nodes=n[1-{DIGITS}]\n",
+        f"#       size         count      type\n{DIGITS} 1 float 1e999 1 1 0\n",
+    ],
+)
+def test_numbers_of_thousands_of_digits_are_refused(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        read_source(Source.of_text("file", text))
