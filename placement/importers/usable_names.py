@@ -1,4 +1,4 @@
-"""Names of nodes and domains that a cluster file can hold."""
+"""Names of nodes, domains and kinds that a cluster file can hold."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ def with_usable_names(
         facts = read(source, *args, **kwargs)
         network = facts.network
         names = {name for name in facts.machines if name != ANY_NODE}
+        names |= {each.accelerator for each in facts.machines.values() if each.accelerator}
         names |= {tier.name for tier in network.tiers} if network else set()
         for node, domains in network.domains.items() if network else ():
             names.add(node)
             names.update(domains.values())
         for name in names:
             if not name or len(name) > LONGEST_NAME or not name.isprintable():
-                found = f"{name[:60]!r} is no name of a node, a tier or a domain"
+                found = f"{name[:60]!r} is no name of a node, tier, domain or kind"
                 fix = f"use 1 to {LONGEST_NAME} printable characters"
                 raise source.refuse(source.line_of(name) if name else "", found, fix)
             if name != name.strip():

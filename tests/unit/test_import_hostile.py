@@ -93,6 +93,7 @@ def test_values_of_another_kind_are_refused_where_they_stand(text: str, told: st
         f'vendid=0x2c9\nSwitch 1 "S-1" # "a"\n[{DIGITS}] "H-1"[1] # "b"\n[2] "H-2"[1]\n',
         f"CA {DIGITS} 1 0x0a00000000000001 4x HDR - SW 1 1 0x0b00000000000001 ( 'n1' - 'leaf' )\n",
         f"SwitchName=a Nodes=n[1-{DIGITS}]\n",
+        f"GPU 0: Tesla V100-SXM2-{DIGITS}GB (UUID: GPU-0)\n\t Link 0: 25 GB/s\n",
         f"#       size         count      type\n{DIGITS} 1 float 1e999 1 1 0\n",
     ],
 )
