@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from ..placement.cluster import NODE_TIER, Cluster, Node, Tier
 from ..placement.errors import InvalidInput, Problem
-from ..placement.inference.measurements import Measurement, ProbeKind
+from ..placement.inference.infer import SPINE, Inference, Prefer, infer
+from ..placement.inference.measurements import Measurement
 from ..placement.links import NodeLinks
 from .device_links import Matrix, node_links
 from .inventory import NodeInventory
@@ -20,9 +21,10 @@ from .nics import LinkState
 DOMAIN_LABEL = "domain.railweave.io/"
 BANDWIDTH_LABEL = "bandwidth.railweave.io/"
 LATENCY_LABEL = "latency.railweave.io/"
-SPINE = "spine"
 _ASSUMED_BYTES_PER_S = 1.25e9
 _ASSUMED_LATENCY_S = 50e-6
+_MOST_NOTES = 10
+_SURE = 0.95
 
 Labels = Mapping[str, Mapping[str, str]]
 Domains = dict[str, dict[str, str]]
@@ -42,13 +44,14 @@ def assemble_cluster(
     labels: Labels,
     tier_order: Sequence[str] | None = None,
     name: str = "cluster",
+    prefer: Prefer = "labels",
 ) -> Assembly:
     """The cluster that nodes with these labels and measurements make.
 
     labels: Ray's labels by node name. tier_order: the labelled tiers, nearest first; by default
-    those with most domains come first. Nodes without devices are measured but left out of the
-    file, where the others stand by name. Raises InvalidInput naming the nodes whose domains do not
-    nest.
+    those with most domains come first. prefer: which counts where a label and the measurements put
+    a node into different domains. Nodes without devices are measured but left out of the file,
+    where the others stand by name. Raises InvalidInput naming the nodes whose labels do not nest.
     """
     nodes = [inventory.node for inventory in inventories]
     tiers = order_tiers(nodes, labels, tier_order)
@@ -56,8 +59,12 @@ def assemble_cluster(
     problems = nesting_problems(nodes, domains, tiers)
     if problems:
         raise InvalidInput("node labels", problems)
-    notes: list[str] = []
-    numbers = _tier_numbers([*tiers, SPINE], domains, measurements, labels, inventories, notes)
+    labelled = {node: _domain_labels(labels.get(node, {})) for node in nodes}
+    inferred = infer(nodes, measurements, labelled, prefer, tiers)
+    notes = _doubts(inferred)
+    numbers = _tiers(inferred, labels, inventories, notes)
+    inner = inferred.tiers[:-1]
+    domains = {node: dict(zip(inner, inferred.paths[node], strict=True)) for node in nodes}
     found = [_node(inventory, domains[inventory.node], notes) for inventory in inventories]
     described, links_of = _links(inventories)
     found = [node and node.model_copy(update={"links": links_of.get(node.name)}) for node in found]
@@ -149,12 +156,34 @@ def nesting_problems(nodes: Sequence[str], domains: Domains, tiers: Sequence[str
     return problems
 
 
-def meeting_tier(a: str, b: str, domains: Domains, tiers: Sequence[str]) -> str:
-    """The first tier whose domain two nodes share; the spine when they share none."""
-    for tier in tiers:
-        if domains[a][tier] == domains[b][tier]:
-            return tier
-    return SPINE
+def _domain_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """A node's domains by tier, as its labels give them."""
+    return {
+        key.removeprefix(DOMAIN_LABEL): domain
+        for key, domain in labels.items()
+        if key.startswith(DOMAIN_LABEL)
+    }
+
+
+def _doubts(inferred: Inference) -> list[str]:
+    """What a reader should know of the domains: differing labels, lone and slow nodes, doubts."""
+    notes = [str(each) for each in inferred.contradictions[:_MOST_NOTES]]
+    if len(inferred.contradictions) > _MOST_NOTES:
+        notes.append(f"{len(inferred.contradictions) - _MOST_NOTES} more labels contradict probes")
+    reasons: dict[str, list[str]] = {}
+    for node, reason in inferred.unknown.items():
+        reasons.setdefault(reason, []).append(node)
+    notes += [f"of unknown domain, each alone: {_some(n)}; {why}" for why, n in reasons.items()]
+    for node, added_s in inferred.slow_s.items():
+        notes.append(f"{node} adds {added_s * 1e6:.0f} us to each of its round trips")
+    doubtful = [
+        f"{each.tier} {each.name} ({each.confidence:.2f})"
+        for each in inferred.domains
+        if each.confidence is not None and each.confidence < _SURE and len(each.nodes) > 1
+    ]
+    if doubtful:
+        notes.append(f"domains of low confidence: {_some(doubtful)}; probe again")
+    return notes
 
 
 def _order_problems(named: set[str], tier_order: Sequence[str]) -> list[Problem]:
@@ -175,25 +204,16 @@ def _order_problems(named: set[str], tier_order: Sequence[str]) -> list[Problem]
     return problems
 
 
-def _tier_numbers(
-    tiers: Sequence[str],
-    domains: Domains,
-    measurements: Iterable[Measurement],
+def _tiers(
+    inferred: Inference,
     labels: Labels,
     inventories: Sequence[NodeInventory],
     notes: list[str],
 ) -> tuple[Tier, ...]:
-    rates: dict[str, list[float]] = {tier: [] for tier in tiers}
-    latencies: dict[str, list[float]] = {tier: [] for tier in tiers}
-    for found in measurements:
-        if found.a not in domains or found.b not in domains:
-            continue
-        tier = meeting_tier(found.a, found.b, domains, tiers[:-1])
-        if found.kind is not ProbeKind.LOAD:
-            measured = (found.there_bytes_per_s, found.back_bytes_per_s)
-            rates[tier] += [rate for rate in measured if rate is not None]
-        if found.round_trip_min_s is not None:
-            latencies[tier].append(found.round_trip_min_s / 2)
+    tiers = inferred.tiers
+    measured = dict(zip(tiers, inferred.numbers, strict=True))
+    rates = {tier: each.bytes_per_s for tier, each in measured.items()}
+    latencies = {tier: each.latency_s for tier, each in measured.items()}
     speeds = [
         nic.bytes_per_s
         for inventory in inventories
@@ -212,21 +232,29 @@ def _tier_numbers(
             f"latency: nothing measured or declared; {_ASSUMED_LATENCY_S:g} s is an assumption"
         )
         latency = dict.fromkeys(tiers, _ASSUMED_LATENCY_S)
-    return tuple(Tier(name=t, bandwidth=bandwidth[t], latency=latency[t]) for t in tiers)
+    return tuple(
+        Tier(
+            name=tier,
+            bandwidth=bandwidth[tier],
+            latency=latency[tier],
+            oversubscription=measured[tier].oversubscription or 1.0,
+        )
+        for tier in tiers
+    )
 
 
 def _filled(
     what: str,
     tiers: Sequence[str],
-    samples: Mapping[str, list[float]],
+    measured: Mapping[str, float | None],
     declared: Mapping[str, float],
     notes: list[str],
 ) -> dict[str, float]:
     """A number for each tier: measured, else declared, else that of a neighbour; empty if none."""
     numbers: dict[str, float] = {}
     for tier in tiers:
-        if samples[tier]:
-            numbers[tier] = statistics.median(samples[tier])
+        if (value := measured[tier]) is not None:
+            numbers[tier] = value
         elif tier in declared:
             numbers[tier] = declared[tier]
             notes.append(f"{what} of {tier} is as its label declares; no probe met there")

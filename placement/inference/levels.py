@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 MOST_LEVELS = 6
-_BINS = 320
+_BINS = 256
 _STEPS = 30
+_LEAST_MASS, _TINY, _LEAST_GAIN = 0.5, 1e-12, 0.01
 _STARTS = 10
 _LEAST_APART = 2.2
 """In units of the noise; nearer than that, a skew of the noise looks like two levels."""
@@ -46,24 +47,25 @@ class Levels:
 
 
 @dataclass(frozen=True)
-class _Fit:
-    means: Floats
+class _Fits:
+    """Mixtures, one a row: modes and weights `[row, level]`, ascending; the others `[row]`."""
+
+    modes: Floats
     weights: Floats
-    noise: float
-    log_likelihood: float
+    noise: Floats
+    log_likelihood: Floats
 
 
 def find_levels(logs: Floats, most: int = MOST_LEVELS) -> Levels:
     """The levels in `logs` (finite logarithms, at least one).
 
     A mixture of normals, each of the same width to the left and of another to the right (noise is
-    skewed), over a thin uniform background (outliers) is fitted by
-    expectation maximisation, with one level more as long as the Bayesian information criterion
-    (Schwarz 1978) gains by it and the levels stay 2.2 standard deviations apart.
+    skewed), over a thin uniform background (outliers) is fitted by expectation maximisation, with
+    one level more as long as the Bayesian information criterion (Schwarz 1978) gains by it and the
+    levels stay 2.2 standard deviations apart.
     """
     middle = float(np.median(logs))
-    near, far = np.quantile(logs, (_OUTLIERS, 1 - _OUTLIERS))
-    low, high = max(logs.min(), near - _REACH), min(logs.max(), far + _REACH)
+    low, high = max(logs.min(), middle - _REACH), min(logs.max(), middle + _REACH)
     span = max(high - low, 4 * _LEAST_NOISE)
     low, high = low - 0.05 * span, high + 0.05 * span
     inside = logs[(logs >= low) & (logs <= high)]
@@ -72,72 +74,75 @@ def find_levels(logs: Floats, most: int = MOST_LEVELS) -> Levels:
     kept = counts > 0
     values, counts = values[kept], counts[kept].astype(float)
     background = _OUTLIERS / (high - low)
-    total = counts.sum()
-    best = _fitted(values, counts, np.array([middle]), background)
-    if best is None:
-        return Levels((middle,), _LEAST_NOISE, (1.0,))
+    total = float(counts.sum())
+    fits = _fitted(values, counts, np.array([[middle]]), background)
+    best = 0
+    quantiles = np.quantile(inside, np.linspace(0, 1, _STARTS))
+    more = np.append(quantiles, np.linspace(values[0], values[-1], _STARTS))
     for count in range(2, most + 1):
-        starts = (
-            np.sort(np.append(best.means, new))
-            for new in np.quantile(inside, np.linspace(0, 1, _STARTS))
-        )
-        grid = (
-            np.sort(np.append(best.means, new))
-            for new in np.linspace(values[0], values[-1], _STARTS)
-        )
-        found = [_fitted(values, counts, start, background) for start in [*starts, *grid]]
-        fits = [fit for fit in found if fit is not None and _distinct(fit, total)]
-        if not fits:
+        known = np.broadcast_to(fits.modes[best], (len(more), count - 1))
+        starts = np.sort(np.column_stack([known, more]), axis=1)
+        tried = _fitted(values, counts, starts, background)
+        apart = np.diff(tried.modes, axis=1) >= _LEAST_APART * tried.noise[:, None]
+        enough = tried.weights * total >= _FEWEST_OF_A_LEVEL
+        distinct = np.all(apart, axis=1) & np.all(enough, axis=1)
+        likelihood = np.where(distinct, tried.log_likelihood, -np.inf)
+        at = int(np.argmax(likelihood))
+        if not likelihood[at] - fits.log_likelihood[best] > np.log(total) + _MARGIN:
             break
-        better = max(fits, key=lambda fit: fit.log_likelihood)
-        gain = better.log_likelihood - best.log_likelihood
-        if gain <= np.log(total) + _MARGIN:
-            break
-        assert len(better.means) == count
-        best = better
-    return Levels(tuple(map(float, best.means)), float(best.noise), tuple(map(float, best.weights)))
+        fits, best = tried, at
+    return Levels(
+        tuple(map(float, fits.modes[best])),
+        float(fits.noise[best]),
+        tuple(map(float, fits.weights[best])),
+    )
 
 
-def _distinct(fit: _Fit, total: float) -> bool:
-    apart = np.diff(fit.means) >= _LEAST_APART * fit.noise
-    return bool(np.all(apart) and np.all(fit.weights * total >= _FEWEST_OF_A_LEVEL))
+def _fitted(values: Floats, counts: Floats, starts: Floats, background: float) -> _Fits:
+    """The mixtures that expectation maximisation reaches from each row of modes.
 
-
-def _fitted(values: Floats, counts: Floats, start: Floats, background: float) -> _Fit | None:
-    """The mixture that expectation maximisation reaches from these means; None if one dies."""
-    modes = start.astype(float)
+    The likelihood of one that loses a level on the way is minus infinity.
+    """
+    modes = starts.astype(float)
+    rows, levels = modes.shape
     total = counts.sum()
     mean = np.average(values, weights=counts)
     spread = float(np.sqrt(np.average((values - mean) ** 2, weights=counts)))
-    left = right = max(_LEAST_NOISE, spread / (2 * len(modes)))
-    weights = np.full(len(modes), 1 / len(modes))
+    left = np.full((rows, 1, 1), max(_LEAST_NOISE, spread / (2 * levels)))
+    right = left.copy()
+    weights = np.full((rows, levels), 1 / levels)
     skew = _MOST_SKEW if total > _FEW else _MOST_SKEW_OF_FEW
-    likelihood = -np.inf
+    likelihood = np.full(rows, -np.inf)
+    alive = np.ones(rows, dtype=bool)
     for _ in range(_STEPS):
-        off = values[:, None] - modes
+        off = values[None, :, None] - modes[:, None, :]
         below = off < 0
-        z = off / np.where(below, left, right)
-        height = (1 - _OUTLIERS) * weights * 2 / ((left + right) * np.sqrt(2 * np.pi))
-        parts = height * np.exp(-0.5 * z * z)
-        whole = parts.sum(axis=1) + background
-        before, likelihood = likelihood, float(counts @ np.log(whole))
-        shares = parts / whole[:, None] * counts[:, None]
-        masses = shares.sum(axis=0)
-        if np.any(masses < 0.5):
-            return None
-        pull = shares / np.where(below, left, right) ** 2
-        modes = (pull * values[:, None]).sum(axis=0) / pull.sum(axis=0)
+        width = np.where(below, left, right)
+        height = (1 - _OUTLIERS) * weights[:, None, :] * 2 / ((left + right) * np.sqrt(2 * np.pi))
+        parts = height * np.exp(-0.5 * (off / width) ** 2)
+        whole = parts.sum(axis=2) + background
+        before, likelihood = likelihood, np.log(whole) @ counts
+        shares = parts * (counts / whole)[:, :, None]
+        masses = shares.sum(axis=1)
+        alive &= np.all(masses >= _LEAST_MASS, axis=1)
+        pull = shares / width**2
+        modes = np.einsum("rbl,b->rl", pull, values) / np.maximum(pull.sum(axis=1), _TINY)
         # Maximum likelihood of a split normal with its mode given (John 1982).
-        squares = shares * (values[:, None] - modes) ** 2
-        low = float(squares[below].sum()) ** (1 / 3)
-        high = float(squares[~below].sum()) ** (1 / 3)
-        whole_mass = masses.sum()
-        left = max(_LEAST_NOISE, low * np.sqrt((low + high) / whole_mass))
-        right = max(_LEAST_NOISE, high * np.sqrt((low + high) / whole_mass))
-        left, right = max(left, right / skew), max(right, left / skew)
-        weights = masses / whole_mass
-        if likelihood - before < 1e-4 * max(1.0, total * 1e-4):
+        squares = shares * (values[None, :, None] - modes[:, None, :]) ** 2
+        low = np.cbrt(np.where(below, squares, 0.0).sum(axis=(1, 2)))
+        high = np.cbrt(np.where(below, 0.0, squares).sum(axis=(1, 2)))
+        mass = np.maximum(masses.sum(axis=1), _TINY)
+        root = np.sqrt((low + high) / mass)
+        one, two = np.maximum(low * root, _LEAST_NOISE), np.maximum(high * root, _LEAST_NOISE)
+        left = np.maximum(one, two / skew)[:, None, None]
+        right = np.maximum(two, one / skew)[:, None, None]
+        weights = masses / mass[:, None]
+        if np.max((likelihood - before)[alive], initial=0.0) < _LEAST_GAIN:
             break
-    order = np.argsort(modes)
-    noise = float(np.sqrt((left * left + right * right) / 2))
-    return _Fit(modes[order], weights[order], noise, likelihood)
+    order = np.argsort(modes, axis=1)
+    return _Fits(
+        np.take_along_axis(modes, order, axis=1),
+        np.take_along_axis(weights, order, axis=1),
+        np.sqrt((left**2 + right**2) / 2)[:, 0, 0],
+        np.where(alive, likelihood, -np.inf),
+    )

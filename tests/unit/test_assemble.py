@@ -13,7 +13,8 @@ from railweave.agents.heartbeat import HeartbeatBook
 from railweave.agents.inventory import Device, NodeInventory
 from railweave.agents.nics import LinkState, Nic
 from railweave.placement import Cluster, InvalidInput
-from railweave.placement.inference.measurements import Measurement
+from railweave.placement.inference import Measurement, Probing
+from simulated_network import SimulatedNetwork
 
 Labels = dict[str, dict[str, str]]
 
@@ -263,3 +264,49 @@ def test_a_late_beat_does_not_undo_a_newer_one() -> None:
     assert book.lost(10.5) == ()
     with pytest.raises(ValueError, match="cannot be kept"):
         HeartbeatBook(period_s=0)
+
+
+def _two_racks() -> SimulatedNetwork:
+    return SimulatedNetwork.regular(
+        (2, 8),
+        [3e-6, 6e-6],
+        shuffled=False,
+        noise=0.03,
+        rates_bytes_per_s=[10e9, 10e9],
+        oversubscription=[1.0, 2.0],
+    )
+
+
+def _probed(net: SimulatedNetwork) -> list[Measurement]:
+    probing = Probing(net.names)
+    found: list[Measurement] = []
+    while (asked := probing.next_round()) is not None:
+        measured = net.probe(asked)
+        found += measured
+        probing.add(asked, measured)
+    return found
+
+
+def test_without_labels_the_domains_are_those_that_probes_tell() -> None:
+    net = _two_racks()
+    cluster = assemble_cluster([node(name) for name in net.names], _probed(net), {}).cluster
+    assert [tier.name for tier in cluster.tiers] == ["tier1", "spine"]
+    found: dict[str, set[str]] = {}
+    for each in cluster.nodes:
+        found.setdefault(each.domains["tier1"], set()).add(each.name)
+    assert set(map(frozenset, found.values())) == net.domains(0)
+    assert cluster.tiers[1].oversubscription == pytest.approx(2.0, rel=0.1)
+    assert cluster.tiers[1].latency == pytest.approx(6e-6, rel=0.1)
+
+
+def test_a_label_that_probes_contradict_is_noted_and_the_setting_decides() -> None:
+    net = _two_racks()
+    labels = domains(**{name: f"rack:r{path[0]}" for name, path in net.paths.items()})
+    labels["n2"] = labels["n12"]
+    inventories, probes = [node(name) for name in net.names], _probed(net)
+    trusting = assemble_cluster(inventories, probes, labels)
+    assert trusting.cluster.node("n2").domains == {"rack": "r1"}
+    assert "n2: rack is 'r1' by its label, but measured with the nodes of 'r0'" in trusting.notes[0]
+    measuring = assemble_cluster(inventories, probes, labels, prefer="measurements")
+    assert measuring.cluster.node("n2").domains == {"rack": "r0"}
+    assert measuring.cluster.node("n12").domains == {"rack": "r1"}
