@@ -13,11 +13,10 @@ from ..explained import shown
 from ..models import Model
 from ..workload import Parallelism, Workload
 from ..workload import Software as SoftwareName
-from .collective_time import Links
 from .communication import Gradients, MicroBatch, Prices
 from .constants import CONSTANTS, Constants
 from .flops import training_flops_per_token
-from .layout import Layout, Layouts
+from .layout import Layout, Layouts, Numbering
 from .memory import Footprint, RankMemory
 from .schedule import bubble_s
 from .slices import Slice, slice_of
@@ -121,7 +120,8 @@ class Estimator:
         self.cluster = cluster
         self._constants = constants
         ground = packed(cluster) if devices is None else ground_of(cluster, devices)
-        self._places = Layouts(ground, cluster)
+        self._numbers = Numbering()
+        self._places = Layouts(ground, cluster, self._numbers)
         self._forget()
 
     def __call__(self, workload: Workload, devices: Sequence[Device] | None = None) -> StepEstimate:
@@ -130,7 +130,7 @@ class Estimator:
         layout = self._layout(workload, devices)
         name, program = self._program(workload, layout)
         shape = self._shape(workload, layout, program)
-        prices = self._prices_of(layout.links, program)
+        prices = self._prices_of(layout, program)
         shares = self._stage_shares(workload, shape, layout, prices)
         busy = [sum(share) for share in shares]
         slowest = busy.index(max(busy))
@@ -182,7 +182,7 @@ class Estimator:
         layout = self._layout(workload, devices)
         _, program = self._program(workload, layout)
         shape = self._shape(workload, layout, program)
-        prices = self._prices_of(layout.links, program)
+        prices = self._prices_of(layout, program)
         busy = [sum(share) for share in self._stage_shares(workload, shape, layout, prices)]
         place = {(part.stage, layout.kinds[part.first]): i for i, part in enumerate(shape.parts)}
         memory = RankMemory(workload, self._constants)
@@ -197,6 +197,7 @@ class Estimator:
 
     def _forget(self) -> None:
         """Start without anything kept."""
+        self._numbers.forget()
         self._programs: dict[Any, tuple[SoftwareName, Software]] = {}
         self._layouts: dict[Any, Layout] = {}
         self._workers: dict[Any, StageWorker] = {}
@@ -206,18 +207,20 @@ class Estimator:
         self._stages: dict[Any, tuple[Stage, ...]] = {}
         self._sorts: dict[Any, list[tuple[Stage, tuple[str, ...], int, int]]] = {}
         self._shapes: dict[Any, _Shape] = {}
-        self._prices: dict[tuple[Links, Software], Prices] = {}
+        self._prices: dict[tuple[int, Software], Prices] = {}
         self._shares: dict[Any, tuple[tuple[float, ...], ...]] = {}
         self._ends: dict[Any, tuple[tuple[float, float, float], ...]] = {}
         self._footprints: dict[Any, Footprint] = {}
 
     def _program(self, workload: Workload, layout: Layout) -> tuple[SoftwareName, Software]:
         sharded = workload.parallelism.zero == 3
-        kinds = tuple(layout.accelerators)
-        key = (workload.software, workload.fusion, workload.precision, sharded, kinds)
+        key = (
+            *(workload.software, workload.fusion, workload.precision),
+            *(sharded, layout.kinds_number),
+        )
         found = self._programs.get(key)
         if found is None:
-            name = software_name(workload, kinds)
+            name = software_name(workload, layout.accelerators)
             program = with_fusion(self._constants.software[name], workload.fusion)
             found = self._programs[key] = name, program
         return found
@@ -225,9 +228,11 @@ class Estimator:
     def _layout(self, workload: Workload, devices: Sequence[Device] | None) -> Layout:
         split = workload.parallelism
         if devices is not None:
+            if len(self._numbers) >= _MOST_SHAPES:
+                self._forget()
             ground = ground_of(self.cluster, devices)
             _check_room(self.cluster, split.world_size, ground.size)
-            return Layouts(ground, self.cluster).of(workload)
+            return Layouts(ground, self.cluster, self._numbers).of(workload)
         key = (
             *(split.tp, split.cp, split.ep, split.dp, split.pp, split.etp, split.shard),
             *(split.virtual_pp > 1, workload.rank_order),
@@ -238,17 +243,18 @@ class Estimator:
             found = self._layouts[key] = self._places.of(workload)
         return found
 
-    def _prices_of(self, links: Links, program: Software) -> Prices:
-        found = self._prices.get((links, program))
+    def _prices_of(self, layout: Layout, program: Software) -> Prices:
+        key = (layout.kinds_number, program)
+        found = self._prices.get(key)
         if found is None:
-            found = self._prices[links, program] = Prices(links, program, self._constants)
+            found = self._prices[key] = Prices(layout.links, program, self._constants)
         return found
 
     def _shape(self, workload: Workload, layout: Layout, program: Software) -> _Shape:
         model, split = workload.model, workload.parallelism
         part = slice_of(workload)
         precision = workload.precision
-        key = (id(model), _division(split), part, precision, program, layout.kinds)
+        key = (id(model), *_division(split), part, precision, program, layout.kinds_number)
         found = self._shapes.get(key)
         if found is None:
             if len(self._shapes) >= _MOST_SHAPES:
@@ -272,7 +278,7 @@ class Estimator:
         self, workload: Workload, layout: Layout
     ) -> list[tuple[Stage, tuple[str, ...], int, int]]:
         """Stages that differ, with their kinds of accelerator, the first of each and how many."""
-        key = (id(workload.model), _division(workload.parallelism), layout.kinds)
+        key = (id(workload.model), *_division(workload.parallelism), layout.kinds_number)
         found = self._sorts.get(key)
         if found is None:
             alike: dict[tuple[Stage, tuple[str, ...]], list[int]] = {}
@@ -291,7 +297,7 @@ class Estimator:
 
     def _stages_of(self, workload: Workload) -> tuple[Stage, ...]:
         split = workload.parallelism
-        key = (id(workload.model), _division(split))
+        key = (id(workload.model), *_division(split))
         found = self._stages.get(key)
         if found is None:
             found = self._stages[key] = stages_of(workload)
@@ -312,9 +318,8 @@ class Estimator:
         self, workload: Workload, shape: _Shape, layout: Layout, prices: Prices
     ) -> tuple[tuple[float, ...], ...]:
         """Seconds of a micro-batch by what takes them, for each part of the shape."""
-        spans = (layout.tp, layout.cp, layout.ep, layout.etp, layout.pp)
         form = (workload.parallelism.context_form, workload.regather_inputs)
-        key = (shape, prices, spans, form)
+        key = (shape, prices, layout.inside, *form)
         found = self._shares.get(key)
         if found is None:
             batch = MicroBatch(workload, shape.part, layout, prices)
@@ -336,11 +341,8 @@ class Estimator:
     ) -> tuple[float, float]:
         """Seconds after the last micro-batch: gradients that are still on their way, optimizer."""
         split = workload.parallelism
-        dense = (layout.dp, layout.shard, layout.replicas)
-        experts = (layout.expert_dp, layout.expert_shard, layout.expert_replicas)
-        spans = (dense, experts, layout.ends)
         rounds = workload.micro_batches if split.reshard_parameters else 1
-        key = (shape, prices, spans, split.zero, workload.fp32_gradients, rounds)
+        key = (shape, prices, layout.outside, split.zero, workload.fp32_gradients, rounds)
         found = self._ends.get(key)
         if found is None:
             gradients = Gradients(workload, layout, prices)
@@ -387,7 +389,7 @@ class Estimator:
 def _division(split: Parallelism) -> tuple[object, ...]:
     """What decides which layers are on which stage, as a key."""
     ends = (split.embedding_as_layer, split.head_as_layer)
-    return (split.pp, split.virtual_pp, split.stage_layers, ends)
+    return (split.pp, split.virtual_pp, split.stage_layers, *ends)
 
 
 def _check_room(cluster: Cluster, ranks: int, devices: int) -> None:

@@ -29,6 +29,8 @@ class Layout:
     kinds: accelerators of each stage; memory_bytes: of the smallest device of each; first_ranks:
     the least rank of each. links: what the devices see of the network. peaks: FLOP/s of all devices
     together, by precision. accelerators: devices of each kind: how many, and their numbers.
+    inside, outside, kinds_number: numbers that are equal where spans inside a replica, spans
+    across them, and kinds and links are.
     """
 
     tp: Span
@@ -49,6 +51,10 @@ class Layout:
     links: Links
     peaks: dict[str, float]
     accelerators: dict[str, tuple[int, Accelerator]]
+    power_w: float | None
+    inside: int
+    outside: int
+    kinds_number: int
 
     def slowest(self, kinds: tuple[str, ...], precision: str) -> str:
         """The one of these kinds that has the lowest peak."""
@@ -56,23 +62,37 @@ class Layout:
             return kinds[0]
         return min(kinds, key=lambda kind: self.accelerators[kind][1].peak_of(precision))
 
-    @property
-    def power_w(self) -> float | None:
-        """Mean power of the devices, None where that of any is unknown."""
-        total = count = 0.0
-        for devices, known in self.accelerators.values():
-            if known.power_w is None:
-                return None
-            total += devices * known.power_w
-            count += devices
-        return total / count
+
+class Numbering:
+    """Numbers for things, equal ones alike; what was forgotten gets another number."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, int] = {}
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def of(self, thing: Any) -> int:
+        """The number of a thing."""
+        found = self._known.get(thing)
+        if found is None:
+            found = self._known[thing] = self._next
+            self._next += 1
+        return found
+
+    def forget(self) -> None:
+        """Start anew, with numbers not given before: layouts at hand keep theirs."""
+        self._known.clear()
 
 
 class Layouts:
     """Lays splits on the first devices of a ground; what they have in common is worked out once."""
 
-    def __init__(self, ground: Ground, cluster: Cluster) -> None:
+    def __init__(self, ground: Ground, cluster: Cluster, numbers: Numbering | None = None) -> None:
+        """numbers: where several such objects number alike."""
         self.ground, self._cluster = ground, cluster
+        self._numbers = Numbering() if numbers is None else numbers
         self._spans: dict[Any, Span] = {}
         self._links: dict[tuple[str, ...], Links] = {}
 
@@ -99,10 +119,15 @@ class Layouts:
         kinds = self._kinds(split, grid)
         used = tuple(sorted({kind for stage_kinds in kinds for kind in stage_kinds}))
         accelerators = self._accelerators(used, world)
+        tp, cp = self._along(joined([axes.tp]), world), self._along(joined([axes.cp]), world)
+        dp, ends = self._along(axes.dp, world), self._ends(axes.pp, world)
+        pp = self._hops(axes.pp, world, split.virtual_pp > 1)
+        links = self._links_of(used)
+        dense, experts = (dp, shard, replicas), (edp, expert_shard, expert_replicas)
         return Layout(
-            tp=self._along(joined([axes.tp]), world),
-            cp=self._along(joined([axes.cp]), world),
-            dp=self._along(axes.dp, world),
+            tp=tp,
+            cp=cp,
+            dp=dp,
             shard=shard,
             replicas=replicas,
             ep=ep,
@@ -110,12 +135,12 @@ class Layouts:
             expert_dp=edp,
             expert_shard=expert_shard,
             expert_replicas=expert_replicas,
-            pp=self._hops(axes.pp, world, split.virtual_pp > 1),
-            ends=self._ends(axes.pp, world),
+            pp=pp,
+            ends=ends,
             kinds=kinds,
             memory_bytes=self._memory_bytes(kinds),
             first_ranks=tuple(range(0, split.pp * axes.pp.stride, axes.pp.stride)),
-            links=self._links_of(used),
+            links=links,
             peaks={
                 precision: sum(
                     count * one.peak_of(precision) for count, one in accelerators.values()
@@ -123,6 +148,10 @@ class Layouts:
                 for precision in get_args(Precision)
             },
             accelerators=accelerators,
+            power_w=_mean_power_w(accelerators),
+            inside=self._numbers.of((tp, cp, ep, etp, pp)),
+            outside=self._numbers.of((dense, experts, ends)),
+            kinds_number=self._numbers.of((kinds, links)),
         )
 
     def _along(self, axes: Axes, world: int) -> Span:
@@ -199,6 +228,17 @@ class _Later:
         if self._grid is None:
             self._grid = Grid.of(self._workload)
         return self._grid
+
+
+def _mean_power_w(accelerators: dict[str, tuple[int, Accelerator]]) -> float | None:
+    """Mean power of the devices, None where that of any is unknown."""
+    total = count = 0.0
+    for devices, known in accelerators.values():
+        if known.power_w is None:
+            return None
+        total += devices * known.power_w
+        count += devices
+    return total / count
 
 
 def links_of(cluster: Cluster, kinds: Iterable[str]) -> Links:

@@ -169,3 +169,24 @@ def test_an_estimate_is_the_same_whatever_was_estimated_before(
         assert Estimator(place)(workload) == one == estimate(workload, place)
         assert sum(one.breakdown.values()) == pytest.approx(one.step_s, rel=1e-12)
         assert sum(one.memory.values()) == pytest.approx(one.memory_bytes, rel=1e-12)
+
+
+def test_what_is_forgotten_on_the_way_changes_no_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+    place, chance = PLACES[1], random.Random(3)
+    every = [(node.name, device) for node in place.nodes for device in node.usable_devices]
+    cases = []
+    for seed in range(24):
+        split = split_of(seed)
+        try:
+            work = Workload(
+                model=MODELS[seed % 2], parallelism=split, global_batch=split.dp * split.pp
+            )
+        except InvalidInput:
+            continue
+        cases += [(work, None), (work, chance.sample(every, len(every)))]
+    expected = [Estimator(place)(work, devices) for work, devices in cases]
+    assert len(cases) > 8
+    monkeypatch.setattr("railweave.placement.cost.estimator._MOST_SHAPES", 3)
+    forgetful = Estimator(place)
+    for _ in range(2):
+        assert [forgetful(work, devices) for work, devices in cases] == expected
