@@ -29,11 +29,13 @@ ORDER = ProbeOrder(budget=Budget(transfer_bytes=2**16, transfer_s=0.1, pings=3, 
 @contextmanager
 def serving(token: str = SECRET) -> Iterator[ProbeServer]:
     server = ProbeServer([HERE], token, port=0)
-    thread = threading.Thread(target=server.serve)
+    thread = threading.Thread(target=server.serve, daemon=True)
     thread.start()
-    yield server
-    server.close()
-    thread.join(10)
+    try:
+        yield server
+    finally:
+        server.close()
+        thread.join(10)
     assert not thread.is_alive()
 
 
@@ -71,7 +73,7 @@ def test_a_server_without_the_token_is_not_believed() -> None:
                 connection.sendall(json.dumps({"proof": "0" * 64}).encode() + b"\n")
                 said.readline()
 
-        thread = threading.Thread(target=answer)
+        thread = threading.Thread(target=answer, daemon=True)
         thread.start()
         where = ("127.0.0.1", impostor.getsockname()[1])
         with ProbeServers({"a": where}, SECRET) as ends:
