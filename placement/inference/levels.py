@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 MOST_LEVELS = 6
-_BINS = 256
+_BIN, _MOST_BINS = 0.01, 2048
 _STEPS = 30
 _LEAST_MASS, _TINY, _LEAST_GAIN = 0.5, 1e-12, 0.01
 _STARTS = 10
@@ -19,8 +19,8 @@ _LEAST_APART = 2.2
 _LEAST_NOISE = 0.05
 """Values of one level are taken to differ by at least 5 %: tiers that differ less are none."""
 _OUTLIERS = 0.02
-_REACH = np.log(50)
-"""Values more than 50 times beyond all but a few are outliers."""
+_REACH = float(np.log(10_000))
+"""Values more than 10,000 times off the median are outliers: a switch and another city."""
 _MOST_SKEW, _MOST_SKEW_OF_FEW, _FEW = 4.0, 1.5, 1000
 """How many times wider the noise may be on one side than on the other; few values tell no more."""
 _FEWEST_OF_A_LEVEL = 3.0
@@ -69,7 +69,8 @@ def find_levels(logs: Floats, most: int = MOST_LEVELS) -> Levels:
     span = max(high - low, 4 * _LEAST_NOISE)
     low, high = low - 0.05 * span, high + 0.05 * span
     inside = logs[(logs >= low) & (logs <= high)]
-    counts, edges = np.histogram(inside, bins=_BINS, range=(low, high))
+    bins = min(_MOST_BINS, int(np.ceil((high - low) / _BIN)))
+    counts, edges = np.histogram(inside, bins=bins, range=(low, high))
     values = (edges[1:] + edges[:-1]) / 2
     kept = counts > 0
     values, counts = values[kept], counts[kept].astype(float)
