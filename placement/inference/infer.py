@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -224,11 +223,6 @@ def _same_partition(members: Mapping[str, list[int]], splits: Sequence[Ints]) ->
         shares.append(same)
     best = int(np.argmax(shares)) if shares else 0
     return best if shares and shares[best] else None
-
-
-def natural(name: str) -> list[tuple[int, str]]:
-    """A sort key by which `n2` comes before `n10`."""
-    return [(int(p), "") if p.isdecimal() else (-1, p) for p in re.split(r"([0-9]+)", name)]
 
 
 def _check(nodes: Sequence[str], labels: Labels, tier_order: Sequence[str], prefer: str) -> None:
