@@ -57,7 +57,8 @@ class Remaining:
     """What probing has not found out.
 
     ended: why no more is asked: "" while there are rounds to come, "done" when no further probe
-    would tell more, or what of the budget is used up. unreached: nodes of which no probe succeeded. left_out: nodes not to be probed.
+    would tell more, or what of the budget is used up. unreached: nodes of which no probe
+    succeeded. left_out: nodes not to be probed.
     doubtful: nodes whose domain is less certain than one error in 100 networks allows.
     unmeasured: nodes whose own link no probe of bandwidth has used.
     """
