@@ -49,7 +49,9 @@ test: lint
 pure-tests: setup
 	nice -n 5 $(BIN)/python -m pytest tests/property tests/unit
 
+# The solver's loops are compiled first, not by daemons that tests kill while they compile.
 ray-tests: setup
+	$(BIN)/python -c "from railweave.placement import warm_up; warm_up()"
 	$(BIN)/python -m pytest tests/ray
 
 # On their own, because they compare measured times with predicted ones.

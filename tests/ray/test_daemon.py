@@ -235,7 +235,8 @@ until("go")
         # An attempt that was called off because its daemon died is followed by another one.
         found = wait_until(
             lambda: [e for e in job.events(seq) if e.kind == kind],  # noqa: B023
-            60,
+            # The first repair of a new installation compiles its loops, in a daemon that is killed.
+            150,
             f"{kind} after event {seq}",
         )
         seq = found[0].seq
