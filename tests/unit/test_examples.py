@@ -39,7 +39,8 @@ def test_the_page_on_checkpoints_runs_as_it_stands(
 ) -> None:
     torch = pytest.importorskip("torch")
     page = (ROOT / "docs" / "checkpoints.md").read_text(encoding="utf-8")
-    save, resume, why = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    save, background, resume, why, sliced = blocks
     for name in ("RANK", "WORLD_SIZE", "RAILWEAVE_ATTEMPT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("RAILWEAVE_CHECKPOINT_DIR", str(tmp_path))
@@ -63,6 +64,25 @@ def test_the_page_on_checkpoints_runs_as_it_stands(
     shown = capsys.readouterr().out
     assert f"7 {newest.path}" in shown
     assert "because no manifest: 1 of 2 shards are whole, none from rank 1" in shown
+
+    monkeypatch.setenv("RAILWEAVE_CHECKPOINT_DIR", str(tmp_path / "background"))
+    exec(background, {"model": model, "first": 1, "steps": 12, "train": lambda step: None})
+    found = latest_checkpoint(tmp_path / "background")
+    assert found.path is not None and found.step >= 10
+
+    written, read = sliced.split("load_sharded(os", 1)
+    saves = Checkpointer(tmp_path / "sliced", 0, 1, 1)
+    scope |= {"saves": saves, "weights": model.state_dict()}
+    exec(written, scope | (moments := {"moments": {"m": torch.ones(3)}}))
+    saves.commit(7, timeout_s=60)
+    newest = latest_checkpoint(tmp_path / "sliced")
+    assert newest.path is not None
+    monkeypatch.setenv("RAILWEAVE_RESUME_FROM", newest.path)
+    blank = torch.nn.Linear(3, 2).state_dict()
+    state = {"model": blank, "optimizer": {"m": torch.zeros(3)}, "step": 0}
+    exec(written.split("\n")[0] + "\nload_sharded(os" + read, scope | {"state": state})
+    assert torch.equal(state["model"]["weight"], model.weight)
+    assert torch.equal(state["optimizer"]["m"], moments["moments"]["m"])
 
 
 def test_every_reason_on_the_page_is_one_that_the_code_gives() -> None:
