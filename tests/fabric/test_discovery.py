@@ -115,6 +115,7 @@ def test_a_fabric_of_64_hosts_is_found_out() -> None:
         assert probed.rounds <= 40
 
 
+@pytest.mark.soak
 def test_agents_on_ray_find_out_the_fabric_they_are_joined_by() -> None:
     discover_with_ray(SMALL, [f"h{leaf}-{index}" for leaf in range(2) for index in range(3)])
 
