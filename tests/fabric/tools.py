@@ -7,6 +7,8 @@ import shutil
 import subprocess
 from functools import cache
 
+UNABLE = "this machine cannot hold a fabric"
+"""How a reason begins that no package would mend: rights, or what the kernel lacks."""
 _PROGRAMS = {"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux"}
 
 
@@ -17,9 +19,9 @@ def missing() -> str:
     if packages:
         return f"a fabric needs programs that are not there: apt-get install {' '.join(packages)}"
     if os.geteuid() != 0:
-        return "a fabric is made of network namespaces, which only root may make: run as root"
+        return f"{UNABLE}: network namespaces are made by root alone; run as root"
     if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
-        return "a fabric needs /dev/net/tun: load the kernel module tun, or pass the device in"
+        return f"{UNABLE}: no /dev/net/tun; load the kernel module tun, or pass the device in"
     shape = "tc qdisc add dev lo root tbf rate 1mbit burst 20000 latency 10ms"
     tried = subprocess.run(
         ["unshare", "--net", *shape.split()],
@@ -28,5 +30,5 @@ def missing() -> str:
         check=False,
     )
     if tried.returncode:
-        return f"this kernel cannot make a shaped network namespace: {tried.stderr.strip()}"
+        return f"{UNABLE}: no shaped network namespace: {tried.stderr.strip()}"
     return ""
