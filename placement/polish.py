@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +16,28 @@ MOVES_PER_WORK = 3_000_000
 """Moves counted as one unit of work."""
 _SAME = 1e-9
 """Relative difference below which costs are the same."""
+
+
+class _Graph(NamedTuple):
+    """What units send each other, as `Local` has it, in one value that compiled loops take."""
+
+    net_form: Ints
+    net_weight: Floats
+    net_open: Ints
+    unit_net_start: Ints
+    unit_net: Ints
+    unit_net_ranks: Ints
+    unit_link_start: Ints
+    unit_link: Ints
+    unit_link_weight: Floats
+
+
+class _Division(NamedTuple):
+    """Which domain each unit is in, `[net, domain]` ranks held there, and domains of each net."""
+
+    where: Ints
+    held: Ints
+    parts: Ints
 
 
 def polished(
@@ -45,24 +68,28 @@ def polished(
         local.kind,
         local.room,
         local.kind_room,
-        local.net_form,
-        local.net_weight,
-        local.net_open,
         local.net_start,
         local.net_member,
-        local.unit_net_start,
-        local.unit_net,
-        local.unit_net_ranks,
-        local.unit_link_start,
-        local.unit_link,
-        local.unit_link_weight,
+        _Graph(
+            local.net_form,
+            local.net_weight,
+            local.net_open,
+            local.unit_net_start,
+            local.unit_net,
+            local.unit_net_ranks,
+            local.unit_link_start,
+            local.unit_link,
+            local.unit_link_weight,
+        ),
         moves,
         seeded(seed),
         heat * reach,
         outer,
-        outer[where],
-        np.zeros((len(local.net_form), int(outer.max()) + 1), dtype=np.int64),
-        np.zeros(len(local.net_form), dtype=np.int64),
+        _Division(
+            outer[where],
+            np.zeros((len(local.net_form), int(outer.max()) + 1), dtype=np.int64),
+            np.zeros(len(local.net_form), dtype=np.int64),
+        ),
     )
     if (outer[found] != outer[where]).any():
         wide = replace(local, room=np.bincount(outer, local.room).astype(np.int64))
@@ -73,33 +100,19 @@ def polished(
 
 
 @inner
-def _move(
-    u: int,
-    b: int,
-    where: Ints,
-    held: Ints,
-    parts: Ints,
-    net_form: Ints,
-    net_weight: Floats,
-    net_open: Ints,
-    unit_net_start: Ints,
-    unit_net: Ints,
-    unit_net_ranks: Ints,
-    unit_link_start: Ints,
-    unit_link: Ints,
-    unit_link_weight: Floats,
-) -> float:
+def _move(u: int, b: int, division: _Division, graph: _Graph) -> float:
     """Put unit u into domain b; returns the change of cost."""
+    where, held, parts = division
     a = where[u]
     change = 0.0
-    for i in range(unit_link_start[u], unit_link_start[u + 1]):
-        at = where[unit_link[i]]
+    for i in range(graph.unit_link_start[u], graph.unit_link_start[u + 1]):
+        at = where[graph.unit_link[i]]
         if at == a:
-            change += unit_link_weight[i]
+            change += graph.unit_link_weight[i]
         elif at == b:
-            change -= unit_link_weight[i]
-    for i in range(unit_net_start[u], unit_net_start[u + 1]):
-        net, ranks = unit_net[i], unit_net_ranks[i]
+            change -= graph.unit_link_weight[i]
+    for i in range(graph.unit_net_start[u], graph.unit_net_start[u + 1]):
+        net, ranks = graph.unit_net[i], graph.unit_net_ranks[i]
         before_a, before_b = held[net, a], held[net, b]
         held[net, a] = before_a - ranks
         held[net, b] = before_b + ranks
@@ -110,15 +123,15 @@ def _move(
         if before_b == 0:
             after += 1
         parts[net] = after
-        if net_form[net] == 2:
-            change += 2.0 * net_weight[net] * ranks * (before_a - ranks - before_b)
+        if graph.net_form[net] == 2:
+            change += 2.0 * graph.net_weight[net] * ranks * (before_a - ranks - before_b)
         elif after != before:
-            if net_form[net] == 0 and net_open[net] == 0:
+            if graph.net_form[net] == 0 and graph.net_open[net] == 0:
                 if before == 1:
                     before = 0
                 if after == 1:
                     after = 0
-            change += net_weight[net] * (after - before)
+            change += graph.net_weight[net] * (after - before)
     where[u] = b
     return change
 
@@ -130,37 +143,30 @@ def _polish(
     kind: Ints,
     room: Ints,
     kind_room: Ints,
-    net_form: Ints,
-    net_weight: Floats,
-    net_open: Ints,
     net_start: Ints,
     net_member: Ints,
-    unit_net_start: Ints,
-    unit_net: Ints,
-    unit_net_ranks: Ints,
-    unit_link_start: Ints,
-    unit_link: Ints,
-    unit_link_weight: Floats,
+    graph: _Graph,
     moves: int,
     state: State,
     hot: float,
     above: Ints,
-    outer: Ints,
-    outer_held: Ints,
-    outer_parts: Ints,
+    outer: _Division,
 ) -> Ints:
-    units, domains, nets = len(where), len(room), len(net_form)
+    unit_net_start, unit_net = graph.unit_net_start, graph.unit_net
+    unit_link_start, unit_link = graph.unit_link_start, graph.unit_link
+    units, domains, nets = len(where), len(room), len(graph.net_form)
     kinds = kind_room.shape[1]
     held = np.zeros((nets, domains), dtype=np.int64)
     parts = np.zeros(nets, dtype=np.int64)
+    inside = _Division(where, held, parts)
     for u in range(units):
         for i in range(unit_net_start[u], unit_net_start[u + 1]):
-            held[unit_net[i], where[u]] += unit_net_ranks[i]
-            outer_held[unit_net[i], outer[u]] += unit_net_ranks[i]
+            held[unit_net[i], where[u]] += graph.unit_net_ranks[i]
+            outer.held[unit_net[i], outer.where[u]] += graph.unit_net_ranks[i]
     for net in range(nets):
-        for j in range(outer_held.shape[1]):
-            if outer_held[net, j] > 0:
-                outer_parts[net] += 1
+        for j in range(outer.held.shape[1]):
+            if outer.held[net, j] > 0:
+                outer.parts[net] += 1
         for j in range(domains):
             if held[net, j] > 0:
                 parts[net] += 1
@@ -225,179 +231,29 @@ def _polish(
                 continue
         outside = 0.0
         if above[a] != above[b]:
-            outside = _move(
-                u,
-                above[b],
-                outer,
-                outer_held,
-                outer_parts,
-                net_form,
-                net_weight,
-                net_open,
-                unit_net_start,
-                unit_net,
-                unit_net_ranks,
-                unit_link_start,
-                unit_link,
-                unit_link_weight,
-            )
+            outside = _move(u, above[b], outer, graph)
             if v >= 0:
-                outside += _move(
-                    v,
-                    above[a],
-                    outer,
-                    outer_held,
-                    outer_parts,
-                    net_form,
-                    net_weight,
-                    net_open,
-                    unit_net_start,
-                    unit_net,
-                    unit_net_ranks,
-                    unit_link_start,
-                    unit_link,
-                    unit_link_weight,
-                )
+                outside += _move(v, above[a], outer, graph)
             if outside > least:
                 if v >= 0:
-                    _move(
-                        v,
-                        above[b],
-                        outer,
-                        outer_held,
-                        outer_parts,
-                        net_form,
-                        net_weight,
-                        net_open,
-                        unit_net_start,
-                        unit_net,
-                        unit_net_ranks,
-                        unit_link_start,
-                        unit_link,
-                        unit_link_weight,
-                    )
-                _move(
-                    u,
-                    above[a],
-                    outer,
-                    outer_held,
-                    outer_parts,
-                    net_form,
-                    net_weight,
-                    net_open,
-                    unit_net_start,
-                    unit_net,
-                    unit_net_ranks,
-                    unit_link_start,
-                    unit_link,
-                    unit_link_weight,
-                )
+                    _move(v, above[b], outer, graph)
+                _move(u, above[a], outer, graph)
                 continue
-        change = _move(
-            u,
-            b,
-            where,
-            held,
-            parts,
-            net_form,
-            net_weight,
-            net_open,
-            unit_net_start,
-            unit_net,
-            unit_net_ranks,
-            unit_link_start,
-            unit_link,
-            unit_link_weight,
-        )
+        change = _move(u, b, inside, graph)
         if v >= 0:
-            change += _move(
-                v,
-                a,
-                where,
-                held,
-                parts,
-                net_form,
-                net_weight,
-                net_open,
-                unit_net_start,
-                unit_net,
-                unit_net_ranks,
-                unit_link_start,
-                unit_link,
-                unit_link_weight,
-            )
+            change += _move(v, a, inside, graph)
         accept = change <= 0.0 or outside < -least
         if not accept:
             chance = (drawn(state) + 0.5) / BELOW
             accept = chance < np.exp(-change / temperature)
         if not accept:
             if v >= 0:
-                _move(
-                    v,
-                    b,
-                    where,
-                    held,
-                    parts,
-                    net_form,
-                    net_weight,
-                    net_open,
-                    unit_net_start,
-                    unit_net,
-                    unit_net_ranks,
-                    unit_link_start,
-                    unit_link,
-                    unit_link_weight,
-                )
-            _move(
-                u,
-                a,
-                where,
-                held,
-                parts,
-                net_form,
-                net_weight,
-                net_open,
-                unit_net_start,
-                unit_net,
-                unit_net_ranks,
-                unit_link_start,
-                unit_link,
-                unit_link_weight,
-            )
+                _move(v, b, inside, graph)
+            _move(u, a, inside, graph)
             if above[a] != above[b]:
                 if v >= 0:
-                    _move(
-                        v,
-                        above[b],
-                        outer,
-                        outer_held,
-                        outer_parts,
-                        net_form,
-                        net_weight,
-                        net_open,
-                        unit_net_start,
-                        unit_net,
-                        unit_net_ranks,
-                        unit_link_start,
-                        unit_link,
-                        unit_link_weight,
-                    )
-                _move(
-                    u,
-                    above[a],
-                    outer,
-                    outer_held,
-                    outer_parts,
-                    net_form,
-                    net_weight,
-                    net_open,
-                    unit_net_start,
-                    unit_net,
-                    unit_net_ranks,
-                    unit_link_start,
-                    unit_link,
-                    unit_link_weight,
-                )
+                    _move(v, above[b], outer, graph)
+                _move(u, above[a], outer, graph)
             continue
         if v >= 0:
             listed[b, place[v]] = u
