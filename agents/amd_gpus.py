@@ -65,8 +65,7 @@ def read_amd(sysfs: Path) -> AmdFacts:
 def _gpu(sysfs: Path, node: Path, index: int, address: str) -> AmdGpu:
     place = pci_place(sysfs, address)
     device = sysfs / "bus/pci/devices" / address
-    ids = (place.vendor, place.device) if place else (None, None)
-    kind = kind_of_pci(*ids) if ids[0] is not None and ids[1] is not None else None  # type: ignore[arg-type]
+    kind = kind_of_pci(place.vendor, place.device) if place else None
     product = text(device / "product_name") or text(node / "name") or ""
     memory = text(device / "mem_info_vram_total") or ""
     unique = text(device / "unique_id") or ""

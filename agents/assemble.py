@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from ..placement.errors import InvalidInput, Problem
 from ..placement.inference.infer import SPINE, Inference, Prefer, infer
 from ..placement.inference.measurements import Measurement
 from ..placement.links import NodeLinks
+from ..placement.names import lone_domain, natural, some
 from .device_links import Matrix, node_links
 from .inventory import NodeInventory
 from .nics import LinkState
@@ -69,7 +69,7 @@ def assemble_cluster(
     described, links_of = _links(inventories)
     found = [node and node.model_copy(update={"links": links_of.get(node.name)}) for node in found]
     with_devices = tuple(
-        sorted((node for node in found if node is not None), key=lambda node: _natural(node.name))
+        sorted((node for node in found if node is not None), key=lambda node: natural(node.name))
     )
     if not with_devices:
         fix = (
@@ -81,11 +81,6 @@ def assemble_cluster(
     rails = _rails([i for i in inventories if i.node in taken], notes)
     cluster = Cluster(name=name, tiers=numbers, rails=rails, links=described, nodes=with_devices)
     return Assembly(cluster, tuple(notes))
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """A sort key by which `n2` comes before `n10`."""
-    return [(int(p), "") if p.isdecimal() else (-1, p) for p in re.split(r"([0-9]+)", name)]
 
 
 def order_tiers(
@@ -123,14 +118,11 @@ def find_domains(nodes: Sequence[str], labels: Labels, tiers: Sequence[str]) -> 
     domains: Domains = {node: {} for node in nodes}
     for tier in tiers:
         key = DOMAIN_LABEL + tier
-        used = {labels.get(node, {}).get(key) for node in nodes}
+        used = {labels[node][key] for node in nodes if key in labels.get(node, {})}
         for node in nodes:
             domain = labels.get(node, {}).get(key)
             if domain is None:
-                domain = f"only-{node}"
-                while domain in used:
-                    domain += "-"
-                used.add(domain)
+                domain = lone_domain(node, used)
             domains[node][tier] = domain
     return domains
 
@@ -145,7 +137,7 @@ def nesting_problems(nodes: Sequence[str], domains: Domains, tiers: Sequence[str
             by_upper.setdefault(domains[node][upper], []).append(node)
         for domain, by_upper in members.items():
             if len(by_upper) > 1:
-                shown = "; ".join(f"{up}: {_some(names)}" for up, names in by_upper.items())
+                shown = "; ".join(f"{up}: {some(names)}" for up, names in by_upper.items())
                 problems.append(
                     Problem(
                         f"{DOMAIN_LABEL}{lower}={domain}",
@@ -173,7 +165,7 @@ def _doubts(inferred: Inference) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for node, reason in inferred.unknown.items():
         reasons.setdefault(reason, []).append(node)
-    notes += [f"of unknown domain, each alone: {_some(n)}; {why}" for why, n in reasons.items()]
+    notes += [f"of unknown domain, each alone: {some(n)}; {why}" for why, n in reasons.items()]
     for node, added_s in inferred.slow_s.items():
         notes.append(f"{node} adds {added_s * 1e6:.0f} us to each of its round trips")
     doubtful = [
@@ -182,7 +174,7 @@ def _doubts(inferred: Inference) -> list[str]:
         if each.confidence is not None and each.confidence < _SURE and len(each.nodes) > 1
     ]
     if doubtful:
-        notes.append(f"domains of low confidence: {_some(doubtful)}; probe again")
+        notes.append(f"domains of low confidence: {some(doubtful)}; probe again")
     return notes
 
 
@@ -317,7 +309,7 @@ def _links(
     names: dict[Matrix, str] = {}
     described: dict[str, NodeLinks] = {}
     of_node: dict[str, str] = {}
-    for inventory in sorted(inventories, key=lambda one: _natural(one.node)):
+    for inventory in sorted(inventories, key=lambda one: natural(one.node)):
         count = max((device.index for device in inventory.devices), default=-1) + 1
         links = node_links(inventory.links, count)
         if links is not None:
@@ -336,8 +328,3 @@ def _rails(inventories: Sequence[NodeInventory], notes: list[str]) -> int:
         shown = ", ".join(map(str, sorted(counts)))
         notes.append(f"nodes differ in RDMA interfaces that are up ({shown}); rails is the least")
     return max(1, min(counts))
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:5])
-    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from ..placement.names import natural
 from .nics import LinkState
 from .pci import ADDRESS, text
 
@@ -43,7 +44,9 @@ class RdmaDevice(BaseModel):
 def read_rdma(sysfs: Path) -> tuple[RdmaDevice, ...]:
     """Every RDMA device, by name; empty where the kernel has none."""
     try:
-        folders = sorted((sysfs / "class/infiniband").iterdir(), key=_natural)
+        folders = sorted(
+            (sysfs / "class/infiniband").iterdir(), key=lambda folder: natural(folder.name)
+        )
     except OSError:
         return ()
     return tuple(_read(folder) for folder in folders)
@@ -72,7 +75,3 @@ def _read(folder: Path) -> RdmaDevice:
         firmware=text(folder / "fw_ver") or "",
         board=text(folder / "board_id") or "",
     )
-
-
-def _natural(folder: Path) -> list[int | str]:
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", folder.name)]

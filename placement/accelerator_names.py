@@ -59,6 +59,6 @@ def kind_of_product(product: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", product.removeprefix("NVIDIA ")).strip("-") or "unknown"
 
 
-def kind_of_pci(vendor: int, device: int) -> str | None:
+def kind_of_pci(vendor: int | None, device: int | None) -> str | None:
     """The name for a PCI function's vendor and device id; None where it is not known."""
-    return _PCI.get((vendor, device))
+    return None if vendor is None or device is None else _PCI.get((vendor, device))

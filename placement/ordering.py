@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from .cluster import Cluster, Node
 from .group_table import ALGORITHMS, OPS, GroupList, GroupTable
+from .names import natural
 from .pcg import PCG
-
-_NUMBER = re.compile(r"(\d+)")
-
-
-def natural(name: str) -> tuple[tuple[bool, int, str], ...]:
-    """A key by which numbers in names count as numbers: n10 follows n9."""
-    parts = [part for part in _NUMBER.split(name) if part]
-    return tuple(
-        (False, int(part), part) if part.isdecimal() else (True, 0, part) for part in parts
-    )
 
 
 def in_one_order(pcg: PCG, cluster: Cluster) -> tuple[PCG, Cluster]:

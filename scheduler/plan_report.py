@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ..placement.cluster import Cluster
@@ -13,7 +12,8 @@ from ..placement.drawing_placement import draw_placement
 from ..placement.files import write_text_atomically
 from ..placement.planning.planned import Plan, Run
 from ..placement.planning.why import part_name, seconds_text
-from ..placement.svg import bytes_text, printable
+from ..placement.svg import bytes_text
+from .pages import render_page
 from .plan_drawing import draw_breakdown, draw_points
 
 MOST_RANKS_DRAWN = 4096
@@ -33,22 +33,16 @@ def write_plan_report(
 
 def render_plan_report(found: Plan, cluster: Cluster, run: Run | None = None) -> str:
     """The report as HTML text. Every name in it is escaped, whatever it holds."""
-    environment = Environment(
-        loader=PackageLoader("railweave.scheduler", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_shown,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
+    filters = {
         "bytes": bytes_text,
         "seconds": lambda value: "–" if value is None else seconds_text(value),
         "ratio": lambda value: f"{value:.1%}",
         "part": part_name,
     }
     best = found.best
-    return environment.get_template("plan_report.html.j2").render(
+    return render_page(
+        "plan_report.html.j2",
+        filters,
         plan=found,
         best=best,
         work=best.workload,
@@ -131,12 +125,3 @@ def _placement(found: Plan, cluster: Cluster) -> Markup | None:
     return Markup(
         draw_placement(best.pcg, cluster, best.placement.devices, lower_bound_bytes=bound)
     )
-
-
-def _shown(value: Any) -> Any:
-    """What an expression of the template becomes: unshowable characters are made visible."""
-    if value is None:
-        return "–"
-    if isinstance(value, str) and not isinstance(value, Markup):
-        return printable(value)
-    return value

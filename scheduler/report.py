@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ..placement.cluster import Cluster, NodeState
@@ -18,10 +17,11 @@ from ..placement.errors import InvalidInput
 from ..placement.files import write_text_atomically
 from ..placement.pcg import PCG
 from ..placement.placement import Placement
-from ..placement.svg import bytes_text, plural, printable
+from ..placement.svg import bytes_text, plural
 from .account import Mark, Recovery, phases, recoveries, totals
 from .effective import EffectiveTime, effective_time
 from .lifecycle import JobState
+from .pages import render_page
 from .progress import Progress
 from .records import AttemptRecord, EventRecord, JobRecord
 from .timeline import COLOURS, draw_loss, draw_timeline, duration_text
@@ -82,21 +82,15 @@ def render_report(report: JobReport) -> str:
     whole_s = sum(spent.values()) or 1.0
     time = effective_time(report.job, report.attempts, report.progress, report.marks, report.now_s)
     state = report.job.state
-    environment = Environment(
-        loader=PackageLoader("railweave.scheduler", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_shown,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
+    filters = {
         "bytes": bytes_text,
         "duration": lambda seconds: "–" if seconds is None else duration_text(seconds),
         "utc": _utc,
         "ratio": lambda value: f"{value:.1%}",
     }
-    return environment.get_template("report.html.j2").render(
+    return render_page(
+        "report.html.j2",
+        filters,
         job=report.job,
         state=state.value,
         tone=_TONES.get(state, "busy"),
@@ -258,15 +252,6 @@ def _drawn(draw: Callable[[], str | None]) -> Markup | None:
     except InvalidInput:
         return None
     return None if svg is None else Markup(svg)
-
-
-def _shown(value: Any) -> Any:
-    """What an expression of the template becomes: unshowable characters are made visible."""
-    if value is None:
-        return "–"
-    if isinstance(value, str) and not isinstance(value, Markup):
-        return printable(value)
-    return value
 
 
 def _utc(time_s: float | None) -> str:

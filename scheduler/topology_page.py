@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ..placement.cluster import NODE_TIER, Cluster, NodeState
 from ..placement.ctg import Link
 from ..placement.drawing_fabric import draw_fabric
-from ..placement.svg import plural, printable, rate_text
+from ..placement.svg import plural, rate_text
+from .pages import render_page
 
 MOST_MATRICES = 8
 MOST_LISTED = 500
@@ -36,16 +35,10 @@ def topology_page(cluster: Cluster, link_health: Mapping[Link, float] | None = N
 
     link_health: 0 (dead) to 1 (as built) by the ends of a link in the CTG.
     """
-    environment = Environment(
-        loader=PackageLoader("railweave.scheduler", "templates"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-        finalize=_shown,
-    )
     away = [node for node in cluster.nodes if node.state in (NodeState.DRAINED, NodeState.FAULTY)]
-    return environment.get_template("topology.html.j2").render(
+    return render_page(
+        "topology.html.j2",
+        {},
         cluster=cluster,
         drawing=Markup(draw_fabric(cluster, link_health)),
         cards=_cards(cluster),
@@ -103,10 +96,3 @@ def _cards(cluster: Cluster) -> list[tuple[str, str, str]]:
 
 def _entries(matrix: tuple[tuple[float | str, ...], ...]) -> list[list[str]]:
     return [[e if isinstance(e, str) else rate_text(e) for e in row] for row in matrix]
-
-
-def _shown(value: Any) -> Any:
-    """What an expression of the template becomes: unshowable characters are made visible."""
-    if isinstance(value, str) and not isinstance(value, Markup):
-        return printable(value)
-    return value

@@ -16,6 +16,7 @@ from ..fabrics import (
     SPINE_LATENCY_S,
 )
 from ..links import NodeLinks
+from ..names import lone_domain, some
 from .facts import Facts, Machine, Network
 from .machines import lone_names, machines_of
 from .merging import Column, Ladder, merged
@@ -229,16 +230,13 @@ def _domains(
                 lonely.append(node)
                 domain = alone.get(inner[node])
             if domain is None:
-                domain = f"only-{node}"
-                while domain in taken:
-                    domain += "-"
-                taken.add(domain)
+                domain = lone_domain(node, taken)
                 alone[inner[node]] = domain
             found[node][column.tier.name] = domain
         inner = {node: found[node][column.tier.name] for node in nodes}
         if lonely:
             warnings.append(
-                f"{column.tier.name}: no file says in which {_some(lonely)} "
+                f"{column.tier.name}: no file says in which {some(lonely)} "
                 f"{'lies; it' if len(lonely) == 1 else 'lie; each'} stands alone"
             )
     return found
@@ -280,9 +278,4 @@ def _rails(machines: Mapping[str, Machine], kinds: Mapping[str, tuple[str, int]]
 
 
 def _have(nodes: Sequence[str]) -> str:
-    return f"{_some(nodes)} {'has' if len(nodes) == 1 else 'have'}"
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:4])
-    return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"
+    return f"{some(nodes)} {'has' if len(nodes) == 1 else 'have'}"

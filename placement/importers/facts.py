@@ -51,8 +51,8 @@ class TierFacts:
 class Network:
     """The tree of domains that a file describes.
 
-    tiers: nearest first, without the one that joins all nodes unless `joined` says that a named
-        tier does. domains: `[node][tier]` domain; a node that lacks a tier is alone there.
+    tiers: nearest first; one with a single domain joins all nodes. domains: `[node][tier]`
+        domain; a node that lacks a tier is alone there.
     spine: numbers of the level that joins all; None where the file tells nothing of it.
     """
 

@@ -140,7 +140,6 @@ def _function(
     lanes = whole(element.get("link_width"))
     speeds = [one for one in (gt_per_s, *(bridge.gt_per_s for bridge in above)) if one is not None]
     vendor, device = hexadecimal(element.get("vendor")), hexadecimal(element.get("device"))
-    known = vendor is not None and device is not None
     function = Function(
         address=address(busid),
         kind=kind,
@@ -150,7 +149,7 @@ def _function(
         gt_per_s=gt_per_s,
         lanes=lanes if lanes and lanes > 0 else None,
         path_gt_per_s=min(speeds, default=None),
-        accelerator=kind_of_pci(vendor, device) if known else None,  # type: ignore[arg-type]
+        accelerator=kind_of_pci(vendor, device),
     )
     gpu = element.find("gpu")
     if gpu is not None:

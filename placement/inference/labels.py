@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..names import lone_domain
 from .clusters import Floats, Ints
 from .numbers import Path
 
@@ -172,10 +173,7 @@ def _by_labels(
                 there = measured.get((int(splits[at][i]), above[node]))
                 label = there.most_common(1)[0][0] if there else None
             if label is None:
-                label = f"only-{node}"
-                while label in used:
-                    label += "-"
-                used.add(label)
+                label = lone_domain(node, used)
             paths[node].insert(0, label)
         above = {node: path[0] for node, path in paths.items()}
     return {node: tuple(path) for node, path in paths.items()}

@@ -9,7 +9,7 @@ from rich.tree import Tree
 
 from ...placement.cluster import Cluster, Node, NodeState, Tier
 from ...placement.domains import Domain, DomainTree
-from ...placement.ordering import natural
+from ...placement.names import natural
 from ...placement.svg import bytes_text, plural
 
 MOST_NODES = 64
