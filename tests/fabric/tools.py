@@ -7,8 +7,8 @@ import shutil
 import subprocess
 from functools import cache
 
-UNABLE = "this machine cannot hold a fabric"
-"""How a reason begins that no package would mend: rights, or what the kernel lacks."""
+from skips import UNABLE_MACHINE
+
 _PROGRAMS = {"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux"}
 
 
@@ -19,9 +19,11 @@ def missing() -> str:
     if packages:
         return f"a fabric needs programs that are not there: apt-get install {' '.join(packages)}"
     if os.geteuid() != 0:
-        return f"{UNABLE}: network namespaces are made by root alone; run as root"
+        return f"{UNABLE_MACHINE}: network namespaces are made by root alone; run as root"
     if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
-        return f"{UNABLE}: no /dev/net/tun; load the kernel module tun, or pass the device in"
+        return (
+            f"{UNABLE_MACHINE}: no /dev/net/tun; load the kernel module tun, or pass the device in"
+        )
     shape = "tc qdisc add dev lo root tbf rate 1mbit burst 20000 latency 10ms"
     tried = subprocess.run(
         ["unshare", "--net", *shape.split()],
@@ -30,5 +32,5 @@ def missing() -> str:
         check=False,
     )
     if tried.returncode:
-        return f"{UNABLE}: no shaped network namespace: {tried.stderr.strip()}"
+        return f"{UNABLE_MACHINE}: no shaped network namespace: {tried.stderr.strip()}"
     return ""
