@@ -194,9 +194,7 @@ class Checkpointer:
             while not commit.look():
                 if not time.monotonic() < deadline:
                     raise CheckpointTimeout(
-                        f"step {step} is not committed: {len(commit.waiting)} of "
-                        f"{self.world_size} ranks have not saved it after {timeout_s:g} s "
-                        f"({commit.late()})"
+                        f"step {step} is not committed after {timeout_s:g} s: {commit.late()}"
                     )
                 refuse_fenced(self._storage, self.attempt)
                 time.sleep(poll_s)
@@ -220,6 +218,19 @@ class Checkpointer:
             refuse_committed(self._storage, folder, step, self.attempt)
             with self._storage.writing(f"{folder}/{name}") as writer:
                 writer.write(record)
+        except OSError as error:
+            raise self._write_error(error, step, f"{folder}/{name}", None) from error
+
+    def remove_record(self, step: int, name: str) -> None:
+        """Remove what an earlier try of the same step wrote, so that nobody takes it for this one's.
+
+        Raises CheckpointError.
+        """
+        folder = self._folder(step)
+        try:
+            self._storage.make_folder(folder)
+            refuse_committed(self._storage, folder, step, self.attempt)
+            self._storage.remove(f"{folder}/{name}")
         except OSError as error:
             raise self._write_error(error, step, f"{folder}/{name}", None) from error
 

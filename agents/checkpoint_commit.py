@@ -13,14 +13,22 @@ from .checkpoint_history import (
     refuse_wrong_content,
     refuse_wrong_size,
 )
-from .checkpoint_manifest import MANIFEST_NAME, Manifest, Shard, receipt_name
+from .checkpoint_manifest import (
+    LAYOUT_NAME,
+    MANIFEST_NAME,
+    Kind,
+    Manifest,
+    Shard,
+    receipt_name,
+)
 from .checkpoint_storage import Storage
 
 
 class Commit:
     """One step of an attempt on its way to being a checkpoint.
 
-    shards: those whose receipts were read, by rank. waiting: ranks without one.
+    shards: those whose receipts were read, by rank. waiting: ranks without one. Slices are nothing
+    without the layout that says what they are, so their step waits for it too.
     """
 
     def __init__(
@@ -34,16 +42,17 @@ class Commit:
         self.shards: dict[int, Shard] = {}
         self.waiting = set(range(world_size))
         self._problems: list[str] = []
+        self._layout_missing = False
 
     def look(self) -> bool:
-        """Read the receipts that have come; whether all are there.
+        """Read the receipts that have come; whether all is there that makes a checkpoint.
 
         Raises CheckpointError for a receipt that belongs elsewhere, OSError.
         """
         names = {receipt_name(rank): rank for rank in self.waiting}
-        present = set(self._storage.files(self._folder, near=True)) & set(names)
+        files = set(self._storage.files(self._folder, near=True))
         self._problems = []
-        for name, receipt in read_receipts(self._storage, self._folder, present):
+        for name, receipt in read_receipts(self._storage, self._folder, files & set(names)):
             if isinstance(receipt, str):
                 self._problems.append(receipt)
                 continue
@@ -56,13 +65,20 @@ class Commit:
                 )
             self.shards[names[name]] = receipt.shard
             self.waiting.discard(names[name])
-        return not self.waiting
+        sliced = any(shard.kind is Kind.SLICES for shard in self.shards.values())
+        self._layout_missing = sliced and LAYOUT_NAME not in files
+        return not self.waiting and not self._layout_missing
 
     def late(self) -> str:
-        """Who has not saved, and what is wrong with receipts that are there."""
+        """What is missing, and what is wrong with receipts that are there."""
         late = sorted(self.waiting)
         shown = ", ".join(map(str, late[:8])) + (", ..." if len(late) > 8 else "")
-        return "; ".join([shown, *self._problems[:3]])
+        missing = [f"{len(late)} of {self._world_size} ranks have not saved it ({shown})"]
+        if not late:
+            missing = []
+        if self._layout_missing:
+            missing.append("the layout of its slices is not written")
+        return "; ".join([*missing, *self._problems[:3]])
 
     def write(self, check: Check) -> str:
         """Write the manifest once `look` has found all receipts; returns the checkpoint's path.

@@ -145,6 +145,7 @@ class _SliceWriter(StorageWriter):
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
         """Write this rank's slices, in the order of the plan."""
+        self.checkpointer.remove_record(self._step, LAYOUT_NAME)
         blocks: list[memoryview] = []
         results = []
         offset = 0
@@ -169,7 +170,7 @@ class _SliceWriter(StorageWriter):
         return done
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
-        """Write the layout; the coordinator calls this, before anyone commits."""
+        """Write the layout, for which the commit waits; the coordinator calls this."""
         slices = {r.index: cast(Slice, r.storage_data) for each in results for r in each}
         self.checkpointer.write_record(self._step, LAYOUT_NAME, _sealed(metadata, slices))
 

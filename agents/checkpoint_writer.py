@@ -129,7 +129,7 @@ class Writer:
                     self._prune(step)
                 elif time.monotonic() > since_s + self._commit_timeout_s:
                     del self.commits[step]
-                    why = f"after {self._commit_timeout_s:g} s not saved by rank {commit.late()}"
+                    why = f"after {self._commit_timeout_s:g} s {commit.late()}"
                     self._tell(step, "uncommitted", began_s, why=why)
                     self._checkpointer.discard(step)
             except (CheckpointError, OSError) as error:
@@ -142,7 +142,7 @@ class Writer:
         """Ranks save in order: what an older step still lacks now does not come any more."""
         for older in [each for each in self.commits if each < step]:
             commit, began_s, _ = self.commits.pop(older)
-            why = f"never saved by rank {commit.late()}; step {step} is complete since"
+            why = f"{commit.late()}; step {step} is complete since"
             self._tell(older, "uncommitted", began_s, why=why)
 
     def _prune(self, step: int) -> None:

@@ -238,7 +238,7 @@ def test_commit_waits_for_the_last_rank(tmp_path: Path) -> None:
 def test_commit_without_all_ranks_times_out_naming_them(place: Any) -> None:
     rank = Checkpointer(place, 1, 4, 1)
     rank.save(1, b"x")
-    with pytest.raises(CheckpointTimeout, match=r"3 of 4 ranks have not saved it .*\(0, 2, 3\)"):
+    with pytest.raises(CheckpointTimeout, match=r"3 of 4 ranks have not saved it \(0, 2, 3\)"):
         rank.commit(1, timeout_s=0.02)
     assert not latest(place)
 

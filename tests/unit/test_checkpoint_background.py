@@ -92,7 +92,7 @@ def test_a_step_that_one_rank_left_out_is_given_up_and_the_next_one_counts(tmp_p
         first.save(2, b"b")
         second.save(2, b"c")
         one, two = sorted(first.finish(DEADLINE_S), key=lambda outcome: outcome.step)
-    assert "never saved by rank 1; step 2 is complete since" in one.why
+    assert "1 of 2 ranks have not saved it (1); step 2 is complete since" in one.why
     assert two.path == latest(tmp_path).path
 
 
@@ -102,7 +102,7 @@ def test_a_step_that_never_becomes_whole_is_given_up_in_time_and_its_room_freed(
     with background(tmp_path, 0, 2, commit_timeout_s=0.1) as saves:
         saves.save(1, b"a")
         (outcome,) = saves.finish(DEADLINE_S)
-        assert outcome.why == "after 0.1 s not saved by rank 1"
+        assert outcome.why == "after 0.1 s 1 of 2 ranks have not saved it (1)"
         wait_until(lambda: not list(tmp_path.glob("step-*")), DEADLINE_S, "its folder is gone")
 
 

@@ -15,8 +15,10 @@ torch = pytest.importorskip("torch")
 from railweave.agents.checkpoint import (  # noqa: E402
     Checkpointer,
     CheckpointError,
+    CheckpointTimeout,
     latest,
 )
+from railweave.agents.checkpoint_manifest import LAYOUT_NAME, Kind  # noqa: E402
 from railweave.agents.checkpoint_reshard import load_sharded, save_sharded  # noqa: E402
 
 DEADLINE_S = 200
@@ -191,6 +193,19 @@ def test_the_two_ways_of_saving_are_told_apart(saved: tuple[Path, str], tmp_path
     plain.save(1, {"w": torch.ones(1)})
     with pytest.raises(CheckpointError, match="not saved by save_sharded"):
         load_sharded(plain.commit(1), {"w": torch.zeros(1)})
+
+
+def test_slices_are_no_checkpoint_until_their_layout_is_written(tmp_path: Path) -> None:
+    ranks = [Checkpointer(tmp_path, rank, 2, 1) for rank in range(2)]
+    for rank in ranks:
+        rank.write_shard(4, Kind.SLICES, lambda writer: writer.write(b"slice"))
+    with pytest.raises(CheckpointTimeout, match="the layout of its slices is not written"):
+        ranks[0].commit(4, timeout_s=0.0)
+    ranks[1].write_record(4, LAYOUT_NAME, b"{}")
+    assert ranks[0].begin_commit(4).look()
+    # A step that is saved once more waits for the layout of that time.
+    ranks[0].remove_record(4, LAYOUT_NAME)
+    assert not ranks[0].begin_commit(4).look()
 
 
 def test_what_could_not_be_read_back_is_refused_when_it_is_saved(tmp_path: Path) -> None:
