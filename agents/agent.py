@@ -100,6 +100,7 @@ class Agent:
             now_s=time.time(),
             attempts=self._runner.held(),
             notes=self._noted,
+            pid=os.getpid(),
         )
 
     async def inventory(self) -> NodeInventory:

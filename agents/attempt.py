@@ -175,7 +175,7 @@ class LogChunk(_Message):
 
 
 class Heartbeat(_Message):
-    """An agent's sign of life: its node, its clock, and the attempts its guards hold.
+    """An agent's sign of life: its node, its clock, its process, and the attempts its guards hold.
 
     notes: how many bytes the ranks of an attempt have noted here, as (job id, attempt, bytes).
     """
@@ -185,3 +185,4 @@ class Heartbeat(_Message):
     now_s: float
     attempts: tuple[tuple[str, int], ...] = ()
     notes: tuple[tuple[str, int, int], ...] = ()
+    pid: int = 0

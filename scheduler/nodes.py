@@ -64,6 +64,7 @@ class Nodes:
         self._joining: dict[str, str] = {}
         self._last_join_s = time.monotonic()
         self._held: dict[str, tuple[tuple[str, int], ...]] = {}
+        self._pids: dict[str, int] = {}
         self._noted = NotesOfRanks(core)
         self._ending: set[tuple[str, str, int]] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -183,6 +184,7 @@ class Nodes:
             ping.cancel()
         self._book.forget(node)
         self._held.pop(node, None)
+        self._pids.pop(node, None)
         self._core.changed()
         if agent is not None:
             _log.warning("node %s is lost: %s", node, why)
@@ -283,11 +285,21 @@ class Nodes:
             else:
                 self._book.observe(node, time.monotonic())
                 self._held[node] = beat.attempts
+                self._note_restart(node, beat.pid)
                 for job_id, attempt in beat.attempts:
                     self._end_if_over(node, agent, job_id, attempt)
                 if self._noted.new(node, beat.notes):
                     self._background(self._noted.take(node, agent.actor, beat.notes))
             await asyncio.sleep(self._core.settings.heartbeat_s)
+
+    def _note_restart(self, node: str, pid: int) -> None:
+        """Write down that Ray had to start a node's agent again."""
+        before = self._pids.get(node, pid)
+        self._pids[node] = pid
+        if before and before != pid:
+            message = f"the agent of {node} died and was started again; its ranks go on meanwhile"
+            data = {"node": node, "pid": pid, "pid_before": before}
+            self._core.note("agent_restarted", message, data=data)
 
     def _end_if_over(self, node: str, agent: NodeAgent, job_id: str, attempt: int) -> None:
         """Stop ranks of an attempt that is over, as on a node that comes back from a partition."""
