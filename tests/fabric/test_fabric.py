@@ -87,7 +87,7 @@ def test_power_loss_ends_everything_on_a_host_and_pulls_its_cables(
     machine = start(fabric, "h0-2", ["sleep", "1000"], machine=True)
     plain = start(fabric, "h0-2", ["sleep", "1000"])
     inside = fabric.namespace("h0-2")
-    wait_until(lambda: len(namespaces.inside(inside)) >= 3, 10, "all run on the host")
+    wait_until(lambda: len(namespaces.inside(inside)) >= 3, 30, "all run on the host")
     with faults.power_loss("h0-2"):
         assert machine.wait(5) == plain.wait(5) == -signal.SIGKILL
         assert namespaces.inside(inside) == []
@@ -111,7 +111,7 @@ def test_a_crew_runs_on_its_hosts_and_ends_with_its_maker(fabric: Fabric) -> Non
             "h1-1": f"two {fabric.hosts['h1-1'].address}",
         }
         assert len(namespaces.inside(fabric.namespace("h0-0"))) == 1
-    wait_until(lambda: not namespaces.inside(fabric.namespace("h0-0")), 10, "the crew is gone")
+    wait_until(lambda: not namespaces.inside(fabric.namespace("h0-0")), 30, "the crew is gone")
 
 
 def test_eight_leaves_of_eight_hosts_come_up_in_seconds_and_leave_nothing() -> None:

@@ -25,7 +25,9 @@ HEADER_BYTES = 14 + 20 + 32
 """Ethernet, IPv4, and TCP with timestamps: what a frame has besides its payload."""
 RAILWEAVE, IN_ORDER = "Railweave", "packing in order"
 BUSY = ("h1-2",)
-LANES, RING_BYTES, EDGE_BYTES, STEPS = 3, 2**20, 2**15, 7
+LANES, RING_BYTES, EDGE_BYTES = 3, 2**20, 2**15
+ROUNDS, STEPS = 3, 4
+"""How often each placement runs, with new connections each time, and for how long."""
 _PORT = 29555
 # One thread a rank, and no word on name servers, which the hosts do not have.
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
@@ -97,14 +99,14 @@ def pipeline() -> PCG:
     )
 
 
-def compare(fabric: Fabric, steps: int = STEPS) -> dict[str, OnTheWire]:
+def compare(fabric: Fabric) -> dict[str, OnTheWire]:
     """The pipeline on a fabric of which some hosts are busy, placed in both ways."""
     cluster, pcg = cluster_of(fabric.plan, BUSY), pipeline()
     placements = {
         IN_ORDER: in_order(pcg, cluster),
         RAILWEAVE: place(pcg, cluster, time_limit_s=1.0, seed=0).devices,
     }
-    return run_jobs(fabric, pcg, cluster, placements, steps)
+    return run_jobs(fabric, pcg, cluster, placements)
 
 
 def in_order(pcg: PCG, cluster: Cluster) -> list[Device]:
@@ -128,19 +130,17 @@ def ring_order(ranks: Sequence[int], cluster: Cluster, devices: Sequence[Device]
 
 
 def run_jobs(
-    fabric: Fabric,
-    pcg: PCG,
-    cluster: Cluster,
-    placements: Mapping[str, Sequence[Device]],
-    steps: int,
+    fabric: Fabric, pcg: PCG, cluster: Cluster, placements: Mapping[str, Sequence[Device]]
 ) -> dict[str, OnTheWire]:
     """Run the PCG's traffic on the hosts of each placement, and count what the spines carry."""
+    turns = list(placements) * ROUNDS
     jobs = [
-        _job(fabric, pcg, cluster, devices, steps, _PORT + number)
-        for number, devices in enumerate(placements.values())
+        _job(fabric, pcg, cluster, placements[name], _PORT + number)
+        for number, name in enumerate(turns)
     ]
     hosts = sorted({name for devices in placements.values() for name, _ in devices})
-    found = {}
+    took_s: dict[str, list[float]] = {name: [] for name in placements}
+    carried = dict.fromkeys(placements, 0)
     with tempfile.TemporaryDirectory(prefix="rw-wire-") as folder:
         path = Path(folder, "jobs.json")
         path.write_text(json.dumps(jobs))
@@ -148,23 +148,26 @@ def run_jobs(
             os.mkfifo(path.parent / f"go-{host}")
         arguments = {host: [str(path)] for host in hosts}
         with Crew(fabric, "fabric.gloo_job", arguments, _ENVIRONMENT) as crew:
-            for name, devices in placements.items():
-                pipes = [path.parent / f"go-{host}" for host, _ in devices]
+            for name in turns:
+                pipes = [path.parent / f"go-{host}" for host, _ in placements[name]]
                 _expect_ready(crew.each(len(pipes)))
                 before = _spine_payload_bytes(fabric)
                 _go(pipes)
-                took_s = [json.loads(line) for line in crew.each(len(pipes)).values()]
-                after = _spine_payload_bytes(fabric)
+                steps_s = [json.loads(line) for line in crew.each(len(pipes)).values()]
+                carried[name] += _spine_payload_bytes(fabric) - before
                 _go(pipes)
-                found[name] = OnTheWire(
-                    devices=tuple(devices),
-                    predicted_spine_bytes=evaluate(pcg, cluster, devices).cross_spine_bytes,
-                    spine_bytes=(after - before) / steps,
-                    predicted_step_s=communication_time(pcg, cluster, devices).total_s,
-                    step_s=statistics.median(max(step) for step in zip(*took_s, strict=True)),
-                )
+                took_s[name] += [max(step) for step in zip(*steps_s, strict=True)]
             crew.wait()
-    return found
+    return {
+        name: OnTheWire(
+            devices=tuple(devices),
+            predicted_spine_bytes=evaluate(pcg, cluster, devices).cross_spine_bytes,
+            spine_bytes=carried[name] / (ROUNDS * STEPS),
+            predicted_step_s=communication_time(pcg, cluster, devices).total_s,
+            step_s=statistics.median(took_s[name]),
+        )
+        for name, devices in placements.items()
+    }
 
 
 def _job(
@@ -172,14 +175,13 @@ def _job(
     pcg: PCG,
     cluster: Cluster,
     devices: Sequence[Device],
-    steps: int,
     port: int,
 ) -> dict[str, object]:
     return {
         "master": fabric.hosts[devices[0][0]].address,
         "port": port,
         "ranks": {host: rank for rank, (host, _) in enumerate(devices)},
-        "steps": steps,
+        "steps": STEPS,
         "phases": [
             [_described(pcg.groups[number], cluster, devices) for number in numbers]
             for numbers in phases_of(pcg).values()

@@ -12,7 +12,6 @@ from .topology import Plan
 from .wire import IN_ORDER, RAILWEAVE, OnTheWire, compare
 
 PICTURE = Path(__file__).resolve().parents[2] / "docs" / "pictures" / "prediction-meets-wire.svg"
-_STEPS = 15
 _LEFT, _TOP, _WIDTH, _BAR, _GAP = 140, 70, 300, 18, 16
 _PANEL = _LEFT + _WIDTH + 110
 
@@ -21,7 +20,7 @@ def main() -> None:
     """Bring a fabric up, run both jobs, and write the picture."""
     plan = Plan()
     with Fabric(plan) as fabric:
-        found = compare(fabric, _STEPS)
+        found = compare(fabric)
     PICTURE.write_text(picture(plan, found), encoding="utf-8")
     for name, job in found.items():
         print(

@@ -82,7 +82,7 @@ class OneNode(RuleBasedStateMachine):
         guard = self.node.guard_pid(self.launched)
         if not self.node.gone(guard):
             os.kill(guard, number)
-            wait_until(lambda: self.phase(self.launched) in OVER, 20, "the attempt is over")
+            wait_until(lambda: self.phase(self.launched) in OVER, 30, "the attempt is over")
 
     @precondition(lambda self: self.launched)
     @rule()

@@ -65,7 +65,7 @@ def nothing_left() -> Iterator[Path]:
 
     yield directory
     try:
-        wait_until(lambda: not left(), 15, "no process of the session is left")
+        wait_until(lambda: not left(), 30, "no process of the session is left")
     except AssertionError:
         raise AssertionError("left running: " + "; ".join(left())) from None
     assert [path.name for path in directory.glob("rw-*")] == []

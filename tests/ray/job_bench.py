@@ -104,4 +104,4 @@ def rank_pids(job: JobHandle) -> dict[int, int]:
 
 def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: (p := processes.process(pid)) is None or p.state == "Z", 10, "it is dead")
+    wait_until(lambda: (p := processes.process(pid)) is None or p.state == "Z", 30, "it is dead")

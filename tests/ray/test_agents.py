@@ -186,7 +186,7 @@ def test_ranks_end_when_their_raylet_dies(cluster: EmbeddedCluster, fleet: Fleet
     found = processes.process(agent_pid(agent))
     assert found
     os.kill(found.parent_pid, signal.SIGKILL)
-    wait_until(lambda: not ranks_of("orphaned"), 10, "the ranks are gone")
+    wait_until(lambda: not ranks_of("orphaned"), 30, "the ranks are gone")
     cluster.kill_node("spare")
 
 
@@ -204,7 +204,7 @@ def test_a_node_that_comes_back_gets_a_new_agent_that_knows_its_past(
     )
     began = time.monotonic()
     found = ensure_agents(str(state_dir))
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 90
     assert found.failures == {}
     after = found.agents["b1"]
     assert after.node_id != before.node_id

@@ -92,4 +92,4 @@ def gone(tree: list[processes.Process]) -> None:
         same = zip(found, tree, strict=True)
         return [f for f, entry in same if f is not None and f.start_ticks == entry.start_ticks]
 
-    wait_until(lambda: not left(), 15, "every process of the demo is gone")
+    wait_until(lambda: not left(), 30, "every process of the demo is gone")

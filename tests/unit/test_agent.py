@@ -60,7 +60,7 @@ def test_a_sign_of_life_does_not_wait_for_hundreds_of_long_polls(
         assert all(poll.seq > status.seq for poll in await asyncio.gather(*polls))
         return took_s
 
-    assert asyncio.run(run()) < 5
+    assert asyncio.run(run()) < 30  # half of what the polls wait
 
 
 def test_an_attempt_that_ended_by_itself_is_not_held_for_long(

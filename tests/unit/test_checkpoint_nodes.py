@@ -81,7 +81,7 @@ class NodesBench:
         pid = self.server_pid(node)
         self.raylets[node].kill()
         self.raylets[node].wait()
-        wait_until(lambda: gone(pid), 20, "its copy server has ended with it")
+        wait_until(lambda: gone(pid), 30, "its copy server has ended with it")
         shutil.rmtree(self.disk(node))
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class NodesBench:
             raylet.kill()
             raylet.wait()
         for pid in pids:
-            wait_until(lambda pid=pid: gone(pid), 20, "every copy server has ended")
+            wait_until(lambda pid=pid: gone(pid), 30, "every copy server has ended")
 
 
 def gone(pid: int) -> bool:
@@ -200,7 +200,7 @@ def test_a_killed_copy_server_comes_back_at_its_address_and_the_next_save_is_saf
     nodes.write(1)
     pid = nodes.server_pid(1)
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: gone(pid), 10, "it is dead")
+    wait_until(lambda: gone(pid), 30, "it is dead")
     nodes.hosts[1].tend()
     assert nodes.server_pid(1) != pid
     nodes.write(2)
@@ -225,7 +225,7 @@ def test_a_job_that_is_over_leaves_nothing_in_memory_and_its_key_opens_nothing(
         channel.close()
         return set(folders["step-000000000001.attempt-0001"])
 
-    wait_until(lambda: "shard-000000.bytes" not in names(), 20, "its neighbour's copy is gone")
+    wait_until(lambda: "shard-000000.bytes" not in names(), 30, "its neighbour's copy is gone")
     assert "shard-000001.bytes" in names(), "what is on its own disk stays"
 
 

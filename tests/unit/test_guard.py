@@ -103,7 +103,7 @@ if rank == 2:
 def test_a_failed_rank_is_reported_and_the_others_are_left_alone(node: NodeBench) -> None:
     node.launch("sh", "-c", "test $RANK = 1 && exit 7; exec sleep 1000", ranks=3)
     wait_until(
-        lambda: any(rank.failed for rank in node.runner.status("job", 1).ranks), 5, "rank 1 failed"
+        lambda: any(rank.failed for rank in node.runner.status("job", 1).ranks), 30, "rank 1 failed"
     )
     status = node.runner.status("job", 1)
     assert status.phase is NodePhase.RUNNING
@@ -150,7 +150,7 @@ print("ready", flush=True)
 time.sleep(1000)
 """
     node.python(code)
-    wait_until(lambda: "ready" in node.runner.read_log("job", 1, 0).text, 10, "handler is set")
+    wait_until(lambda: "ready" in node.runner.read_log("job", 1, 0).text, 30, "handler is set")
     report = node.runner.stop("job", 1, grace_s=30)
     assert (report.killed, report.survivors) == (1, ())
     assert report.took_s < 10
@@ -176,7 +176,7 @@ def test_stop_reaches_stopped_ranks_and_lets_them_handle_sigterm(node: NodeBench
     pid = node.runner.status("job", 1).ranks[0].pid
     assert pid
     os.kill(pid, signal.SIGSTOP)
-    wait_until(lambda: (found := process(pid)) and found.state == "T", 5, "the rank is stopped")
+    wait_until(lambda: (found := process(pid)) and found.state == "T", 30, "the rank is stopped")
     report = node.runner.stop("job", 1, grace_s=10)
     assert report.took_s < 5
     assert node.runner.status("job", 1).ranks[0].exit_code == 5
@@ -221,7 +221,7 @@ def test_death_of_the_raylet_ends_everything(node: NodeBench) -> None:
     status = node.ended()
     assert (status.phase, status.reason) == (NodePhase.STOPPED, "the node's raylet died")
     assert node.alive() == []
-    wait_until(lambda: node.gone(guard), 5, "the guard has exited")
+    wait_until(lambda: node.gone(guard), 30, "the guard has exited")
 
 
 def test_nothing_starts_when_the_raylet_is_dead_already(node: NodeBench) -> None:
@@ -235,7 +235,7 @@ def test_nothing_starts_when_the_raylet_is_dead_already(node: NodeBench) -> None
 def test_ranks_die_with_a_guard_that_is_killed(node: NodeBench) -> None:
     node.launch("sleep", "1000", ranks=3)
     os.kill(node.guard_pid(), signal.SIGKILL)
-    wait_until(lambda: not node.alive(), 5, "the ranks are dead, without anyone's help")
+    wait_until(lambda: not node.alive(), 30, "the ranks are dead, without anyone's help")
     status = node.ended()
     assert status.phase is NodePhase.STOPPED
     assert "its guard died" in status.reason
@@ -329,6 +329,6 @@ def test_the_guard_exits_and_takes_its_socket_with_it(node: NodeBench) -> None:
     spec = Spec.read(node.state_dir / "jobs" / "job" / "attempt-1")
     assert spec
     assert node.ended().phase is NodePhase.ENDED
-    wait_until(lambda: node.gone(guard), 5, "the guard has exited")
+    wait_until(lambda: node.gone(guard), 30, "the guard has exited")
     assert not os.path.exists(spec.socket)
     assert node.runner.status("job", 1).phase is NodePhase.ENDED

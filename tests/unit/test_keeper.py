@@ -46,7 +46,7 @@ class Keeper:
             stdin=subprocess.PIPE,
             start_new_session=True,
         )
-        wait_until((self.directory / SOCKET_NAME).exists, 20, "the keeper's socket is there")
+        wait_until((self.directory / SOCKET_NAME).exists, 30, "the keeper's socket is there")
 
     def ask(self, **request: Any) -> dict[str, Any]:
         with socket.socket(socket.AF_UNIX) as connection:
@@ -66,7 +66,7 @@ class Keeper:
         assert "pid" in self.ask(
             verb="start", name=name, argv=argv, env=dict(os.environ), log=str(log)
         )
-        wait_until(lambda: log.exists() and "ready" in log.read_text(), 20, f"{name} is ready")
+        wait_until(lambda: log.exists() and "ready" in log.read_text(), 30, f"{name} is ready")
         return [entry for entry in self.below() if entry.pid not in before]
 
     def below(self) -> list[processes.Process]:
@@ -96,7 +96,7 @@ def alive(entry: processes.Process) -> bool:
 
 
 def gone(entries: list[processes.Process]) -> None:
-    wait_until(lambda: not any(map(alive, entries)), 10, "every process is gone")
+    wait_until(lambda: not any(map(alive, entries)), 30, "every process is gone")
 
 
 def test_power_loss_takes_detached_processes_too_and_no_other_node(keeper: Keeper) -> None:
@@ -127,9 +127,9 @@ def test_a_stopped_node_stands_still_until_resumed(keeper: Keeper) -> None:
         found = [processes.process(entry.pid) for entry in node]
         return {entry.state for entry in found if entry is not None}
 
-    wait_until(lambda: states() == {"T"}, 5, "all are stopped")
+    wait_until(lambda: states() == {"T"}, 30, "all are stopped")
     assert keeper.ask(verb="resume", name="a")["resumed"] == 3
-    wait_until(lambda: "T" not in states(), 5, "none is stopped")
+    wait_until(lambda: "T" not in states(), 30, "none is stopped")
 
 
 def test_a_stopped_node_can_lose_power(keeper: Keeper) -> None:
@@ -158,7 +158,7 @@ def test_status_tells_a_node_that_ended_by_itself(keeper: Keeper) -> None:
     keeper.ask(verb="start", name="a", argv=["/bin/true"], env={}, log=os.devnull)
     keeper.start_node("b")
     wait_until(
-        lambda: keeper.ask(verb="status")["running"] == {"b": True}, 5, "a's end has been noticed"
+        lambda: keeper.ask(verb="status")["running"] == {"b": True}, 30, "a's end has been noticed"
     )
 
 

@@ -167,7 +167,7 @@ def test_a_listener_that_hangs_makes_the_probe_fail_in_time(
         began = time.monotonic()
         with pytest.raises(ProbeFailed, match="failed while round trips"):
             connect(opening, SMALL)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
 
 
 def test_the_other_end_cannot_make_a_node_take_more_than_the_budget() -> None:
@@ -185,7 +185,7 @@ def test_probes_run_over_ipv6_too() -> None:
     except OSError:
         return  # a machine without an IPv6 loopback has nothing to test here
     assert connect(listener.opening, SMALL).pings == 20
-    assert wait_until(lambda: listener.wait(0), 5, "the listener has closed")
+    assert wait_until(lambda: listener.wait(0), 30, "the listener has closed")
 
 
 @pytest.mark.parametrize("wrong", [{"transfer_bytes": -1}, {"transfer_s": -1}, {"pings": 0}])

@@ -77,7 +77,7 @@ def test_a_node_tells_how_much_its_ranks_have_noted_also_when_they_have_ended(
     with node_bench(tmp_path) as bench:
         bench.launch(sys.executable, "-c", NOTING)
         bench.ended()
-        ((job_id, attempt, size_bytes),) = wait_until(bench.runner.noted, 10, "it is noted")
+        ((job_id, attempt, size_bytes),) = wait_until(bench.runner.noted, 30, "it is noted")
         assert (job_id, attempt) == ("job", 1) and size_bytes > 0
         (found,) = bench.runner.read_notes("job", 1, 0)
         assert (found.message, found.data) == ("from a rank", {"step": 4})

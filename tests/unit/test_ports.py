@@ -240,7 +240,7 @@ def test_16000_devices_are_planned_at_the_least_maximum_within_seconds() -> None
     assert plan.first.greedy.connections == 2
     assert plan.first.default is not None
     assert plan.first.default.connections > 3
-    assert elapsed < 10  # 0.4 s alone; other tests share the machine
+    assert elapsed < 60  # 0.4 s alone; other tests share the machine
 
 
 def test_the_page_on_ports_runs_as_written() -> None:

@@ -31,7 +31,7 @@ def test_the_loop_answers_while_the_solver_gets_ready(caplog: pytest.LogCaptureF
         asyncio.run(run())
     assert "the solver is ready for 1000 devices" in caplog.text
     assert max(late) < 5.0  # an agent counts as lost after 10 s without a sign of life
-    assert sorted(late)[len(late) * 9 // 10] < 0.5
+    assert sorted(late)[len(late) * 9 // 10] < 2
 
 
 def test_a_cluster_of_few_devices_waits_for_no_loop_that_only_large_jobs_need() -> None:
