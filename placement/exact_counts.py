@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .column_model import MOST_COLUMNS, best_columns
 from .column_tables import FAR, grown, linked, together
 from .count_sums import MOST_KEPT, States, Words, fitting_pairs
 from .counts import Counts
@@ -23,9 +24,11 @@ _KEPT_PAIRS = 100
 """How many pairs that are dropped one that is kept counts as."""
 _ENTRIES_PER_WORK = 120_000_000
 """Table entries of a step of prices that count as one unit of work."""
-_STEP_WORK = 6e-4
+_STEP_WORK = 2e-4
 """Work of a step of prices besides its entries."""
 _PATIENCE = 5
+_SUMS_SHARE = 0.15
+"""Part of the work left for sums, where a model is to follow that may take the rest."""
 _SLACK = 1e-10
 """Costs that differ by less, relative to the dearest single step, are equal."""
 
@@ -38,15 +41,20 @@ class Proved:
     bound: float
 
 
-def best_spread(problem: Counts, found: Ints, work: float) -> Proved | None:
+def best_spread(
+    problem: Counts, found: Ints, work: float, enough: float = np.inf
+) -> Proved | None:
     """The cheapest spread of all, from a good one, as far as `work` units of work go.
+
+    enough: a bound to be content with, where that is less than what the spread costs.
 
     A column is what one domain holds of every class. Prices on units and on touched classes, by
     subgradient steps as in `bound.spread_bound`, say of every column how much it costs more than
     the best bound allows. Only columns within the gap to `found` are written down, and joined
     domain by domain; of sums that meet the cheapest is kept, and those beyond the gap are dropped.
-    So what is left at the end is the best spread, or proof that `found` is. None where the problem
-    is too large or has kinds.
+    So what is left at the end is the best spread, or proof that `found` is. Where there are too
+    many sums, CP-SAT chooses among the columns (see `column_model`). None where the problem is too
+    large or has kinds.
     """
     total = int(problem.height.sum())
     if total > MOST_UNITS or problem.kind_room.shape[1] or problem.domains < 2:
@@ -55,7 +63,7 @@ def best_spread(problem: Counts, found: Ints, work: float) -> Proved | None:
     step = max(np.abs(np.diff(problem.cost, axis=1)).max(initial=0.0), np.abs(problem.link).max())
     if step == 0.0:
         return Proved(found, best)
-    return _Solving(problem, float(step)).solved(found, work)
+    return _Solving(problem, float(step)).solved(found, work, enough)
 
 
 @dataclass(frozen=True)
@@ -94,18 +102,14 @@ class _Solving:
         self._joined = np.minimum(heights[:, None], heights[None, :]).astype(np.float64)
         self._closed = bool(problem.link[-1] > 0)
 
-    def solved(self, found: Ints, work: float) -> Proved:
+    def solved(self, found: Ints, work: float, enough: float) -> Proved:
         best = self._bytes_of(found)
-        prices, done = self._priced(best, work / 2)
         slack = _SLACK * max(1.0, abs(best))
-        if prices.value >= best - slack:
-            return Proved(found, best * self._step)
-        other = self._cheaper(prices, best - slack, work - done)
-        if other is None:
-            return Proved(found, prices.value * self._step)
-        if not other.size:
-            return Proved(found, (best - slack) * self._step)
-        return Proved(other, self._problem.bytes_of(other))
+        target = min(best, enough / self._step + slack)
+        prices, done = self._priced(target, work / 2)
+        if prices.value >= target - slack:
+            return Proved(found, min(prices.value, best) * self._step)
+        return self._cheaper(prices, found, target - slack, work - done)
 
     def _priced(self, target: float, work: float) -> tuple[_Prices, float]:
         """The best prices found, and the work it took."""
@@ -143,7 +147,7 @@ class _Solving:
                 theta, fails, now = theta / 2, 0, top
                 if theta < 1e-3:
                     break
-        return top, each * steps
+        return top, each * (taken + 4)
 
     def _forward(self, cost: Floats) -> list[Floats]:
         """By class: `[first, units, last]`, least cost of a column so far; see `_closed`."""
@@ -197,22 +201,44 @@ class _Solving:
             column[p - 1] = h
         return column
 
-    def _cheaper(self, prices: _Prices, limit: float, work: float) -> Ints | None:
-        """The cheapest spread below `limit`; an empty one where there is none, None if unknown."""
+    def _cheaper(self, prices: _Prices, found: Ints, limit: float, work: float) -> Proved:
+        """The cheapest spread below `limit`, or `found`, and what none costs less than."""
+        step = self._step
         heights = np.arange(self._cost.shape[1])
         cost = self._cost - prices.units[:, None] * heights
         cost -= prices.touched[:, None] * self._touched
         constant = float((prices.units * self._height).sum() + 2 * prices.touched.sum())
         least = self._closing(self._forward(cost)[-1]).min(axis=(0, 2))
         after = self._knapsack(least)
-        limit -= constant
-        columns = self._columns(cost, self._rest(least, after), limit)
-        if columns is None:
-            return None
-        found = self._joined_up(*columns, after, limit, work)
+        within = self._columns(cost, self._rest(least, after), limit - constant)
+        if within is None:
+            return Proved(found, prices.value * step)
+        few = len(within[0]) <= MOST_COLUMNS
+        share = work * _SUMS_SHARE if few else work
+        other = self._joined_up(*within, after, limit - constant, share)
+        bound = self._bytes_of(other) if other is not None and other.size else limit
+        if other is None:
+            if not few:
+                return Proved(found, prices.value * step)
+            other, bound = self._modelled(within[0], work - share)
+            bound = min(limit, max(prices.value, bound))
         # Prices on touches count too little where a class is touched more often than it must be.
-        dear = found is not None and found.size and self._bytes_of(found) > limit + constant
-        return np.zeros((0, 0), dtype=np.int64) if dear else found
+        if other is None or not other.size or self._bytes_of(other) > limit:
+            return Proved(found, min(bound, limit) * step)
+        return Proved(other, bound * step)
+
+    def _modelled(self, columns: Ints, work: float) -> tuple[Ints | None, float]:
+        """The best choice of columns that CP-SAT finds, and what none costs less than."""
+        classes = np.arange(columns.shape[1])
+        touched = self._touched[classes, columns].astype(np.int64)
+        chosen = best_columns(
+            columns, self._paid(columns), touched, self._height, self._rooms, work
+        )
+        if chosen.spread is None:
+            return None, chosen.bound
+        spread = np.zeros((len(self._height), self._problem.domains), dtype=np.int64)
+        spread[:, self._domain] = chosen.spread
+        return spread, chosen.bound
 
     def _bytes_of(self, spread: Ints) -> float:
         return self._problem.bytes_of(spread) / self._step

@@ -22,6 +22,8 @@ from .structure import Chains
 _SEARCH_SHARE = 0.04
 _EXACT_SHARE = 0.3
 _IMPROVE_SHARE = 0.2
+_SPLIT_SHARE = 0.1
+"""Part of the work for improving a spread of atoms, before the bound and again after it."""
 _BALANCES = (0.0, 0.5, 1.0)
 """Parts of the even balance to try; see `chain_bound`."""
 _ROUNDING = 1e-11
@@ -53,12 +55,13 @@ def spread_of_few(
     exact = work * _EXACT_SHARE
     whole = problem.domains == len(outermost)
     blocks = search(problem, starts, work * _SEARCH_SHARE, seed)
-    cost = np.inf
+    cost, proved = np.inf, False
     if whole:
         best = best_spread(problem, blocks, exact)
         if best is not None:
             blocks = best.spread
-        if best is None or best.bound < problem.bytes_of(blocks) - SAFETY * abs(best.bound):
+            proved = best.bound >= problem.bytes_of(blocks) - SAFETY * abs(best.bound)
+        if not proved:
             share = work * _IMPROVE_SHARE
             blocks = search(problem, [blocks, *starts], share, seed + 1, begun=True)
         cost = problem.bytes_of(blocks) + chains.constant
@@ -67,7 +70,10 @@ def spread_of_few(
     least = 0.0
     if gathered.bearable:
         rooms = atoms_free // gathered.block
-        least = _by_blocks(gathered, chains, problem, blocks, rooms, exact)
+        if proved and gathered.bearable == [(1.0, 1.0)] and (rooms == problem.room).all():
+            least = _of_blocks(gathered, cost)
+        else:
+            least = _by_blocks(gathered, chains, problem, blocks, rooms, exact)
     if split is None or cost <= least * (1 + SAFETY):
         return spread, least
     rooms = room.room[-1][outermost]
@@ -78,12 +84,14 @@ def spread_of_few(
         return plain.bytes_of(atoms) + split.constant + split.mended(atoms, parts)
 
     found = filled_up(blocks[:, : len(outermost)], plain, gathered.block)
-    bound, cheap = _by_atoms(gathered, split, found, atoms_free, exact)
+    found = improved(split, rooms, found, work * _SPLIT_SHARE, seed + 1)
+    enough = min(cost, bytes_of(found))
+    bound, cheap = _by_atoms(gathered, split, found, atoms_free, exact, enough)
     least = max(least, bound)
     if (cheap.sum(axis=0) <= rooms).all():
         found = min(found, cheap, key=bytes_of)
     if bytes_of(found) > least * (1 + SAFETY):
-        found = improved(split, rooms, found, work * _IMPROVE_SHARE, seed + 1)
+        found = improved(split, rooms, found, work * _SPLIT_SHARE, seed + 2)
     if bytes_of(found) < cost * (1 - SAFETY):
         spread = Spread(*parts_of_blocks(found, split.size))
     return spread, least
@@ -103,18 +111,33 @@ def _by_blocks(
         if best is not None:
             constant = chains.net_constant * nets + chains.link_constant * links
             least = max(least, _safe(best.bound, constant))
-    of_atoms = least * min(1.0, gathered.grip / min(1.0, gathered.atom_grip))
-    return gathered.floor(of_atoms)
+    return _of_blocks(gathered, least)
+
+
+def _of_blocks(gathered: Gathered, least: float) -> float:
+    """What no placement costs less than, if none of whole blocks costs less than `least`."""
+    return gathered.floor(least * min(1.0, gathered.grip / min(1.0, gathered.atom_grip)))
 
 
 def _by_atoms(
-    gathered: Gathered, split: SplitCounts, found: Ints, rooms: Ints, work: float
+    gathered: Gathered,
+    split: SplitCounts,
+    found: Ints,
+    rooms: Ints,
+    work: float,
+    known: float,
 ) -> tuple[float, Ints]:
-    """The bound of single atoms, in which blocks may be split in any way; and a spread of them."""
+    """The bound of single atoms, in which blocks may be split in any way; and a spread of them.
+
+    known: bytes of some placement.
+    """
     least, cheap = 0.0, found
+    enough = known - split.constant if gathered.atom_grip >= 1.0 else np.inf
     for part in _BALANCES:
         problem = split.counts(part * split.even_balance, rooms)
-        best = best_spread(problem, found, work / len(_BALANCES))
+        if least >= known:
+            break
+        best = best_spread(problem, found, work / len(_BALANCES), enough)
         if best is None:
             continue
         if part == 0.0:

@@ -11,9 +11,13 @@ import pytest
 from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from railweave.placement import exact_counts
+from railweave.placement.column_model import best_columns
 from railweave.placement.counts import Counts
 from railweave.placement.exact_counts import best_spread
 from railweave.placement.index import Ints
+from railweave.placement.search import search
+from railweave.placement.starts import starts_of
 
 relaxed = settings(
     max_examples=examples(25),
@@ -109,3 +113,47 @@ def test_more_classes_than_a_word_has_bits_for_are_cut_at_their_lightest_link() 
     linked = float((link * height).sum())
     assert problem.bytes_of(found.spread) + linked == pytest.approx(20.0)
     assert found.bound == pytest.approx(problem.bytes_of(found.spread))
+
+
+@given(problems())
+@relaxed
+def test_the_model_of_columns_chooses_what_brute_force_finds(case: tuple[Counts, Ints]) -> None:
+    problem, _ = case
+    spreads = list(every_spread(problem))
+    columns = np.unique(np.concatenate([other.T for other in spreads]), axis=0)
+    classes = np.arange(problem.classes)
+    joined = np.minimum(columns, np.roll(columns, -1, axis=1)) @ problem.link
+    paid = problem.cost[classes, columns].sum(axis=1) - joined
+    touched = (columns > 0).astype(np.int64) + (columns == problem.height)
+    found = best_columns(columns, paid, touched, problem.height, problem.room, 1.0)
+    least = min(problem.bytes_of(other) for other in spreads)
+    assert found.spread is not None and problem.fits(found.spread)
+    assert problem.bytes_of(found.spread) == pytest.approx(least, abs=1e-6)
+    assert least - 1e-6 <= found.bound <= least
+
+
+def test_where_sums_of_columns_are_too_many_a_model_proves_the_best_spread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    def counted(*args: object) -> object:
+        asked.append(args)
+        return best_columns(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(exact_counts, "best_columns", counted)
+    classes, units = 8, 7
+    room = np.array([2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 5, 5, 6, 6, 8, 8])
+    height = np.full(classes, units)
+    cost = np.full((classes, units + 1), 44.0)
+    cost[:, [0, units]] = 0.0
+    cost[[0, -1]] *= 45.4 / 44.0
+    link = np.append(np.full(classes - 1, 1.0), 0.0)
+    none = np.zeros((len(room), 0), dtype=np.int64)
+    problem = Counts(height, cost, link, room, np.full(classes, -1, dtype=np.int64), none)
+    start = search(problem, starts_of(problem), 0.05, 1)
+    assert problem.fits(start)
+    found = best_spread(problem, start, 1.0)
+    assert found is not None and problem.fits(found.spread)
+    assert asked
+    assert found.bound == pytest.approx(problem.bytes_of(found.spread), rel=1e-9)
