@@ -23,6 +23,7 @@ from .checkpoint_history import Place
 from .checkpoint_nodes import node_directory, storage_of
 from .copy_host import CopyHost
 from .inventory import NodeInventory, take_inventory
+from .lifeline import LifelineEnd, reaches
 from .netprobe import Opening
 from .notes import Note
 from .probe_end import NicAddress, PairProbe, ProbeEnd, ProbeOrder
@@ -75,6 +76,7 @@ class Agent:
         self._runner = Runner(folder, node, raylet_pid)
         self._raylet_fd = os.pidfd_open(raylet_pid)
         self._copies = CopyHost(folder, address, self._raylet_fd)
+        self._line = LifelineEnd(address)
         self._pollers = ThreadPoolExecutor(_LONG_POLLS, "poll")
         self._workers = ThreadPoolExecutor(_WORKERS, "work")
         self._noted: tuple[tuple[str, int, int], ...] = ()
@@ -87,6 +89,7 @@ class Agent:
         """Let go of threads and handles; guards and ranks go on."""
         self._closed.set()
         self._tender.join()
+        self._line.close()
         self._pollers.shutdown(cancel_futures=True)
         self._workers.shutdown(cancel_futures=True)
         self._runner.close()
@@ -101,6 +104,7 @@ class Agent:
             attempts=self._runner.held(),
             notes=self._noted,
             pid=os.getpid(),
+            line_port=self._line.port,
         )
 
     async def inventory(self) -> NodeInventory:
@@ -116,6 +120,10 @@ class Agent:
     async def probe_connect(self, opening: Opening, order: ProbeOrder) -> PairProbe:
         """Probe the paths to an agent that expects it. Raises ProbeFailed."""
         return await self._work(lambda: self._end.connect(opening, order))
+
+    async def reaches(self, address: str, port: int, timeout_s: float) -> bool:
+        """Whether the machine at an address answers this one at all."""
+        return await self._work(lambda: reaches(address, port, timeout_s))
 
     async def free_port(self) -> dict[str, Any]:
         """This node's address and a TCP port that is free on it, as {"host", "port"}.

@@ -178,6 +178,7 @@ class Heartbeat(_Message):
     """An agent's sign of life: its node, its clock, its process, and the attempts its guards hold.
 
     notes: how many bytes the ranks of an attempt have noted here, as (job id, attempt, bytes).
+    line_port: where it listens for the daemon's line; 0: nowhere.
     """
 
     node: str
@@ -186,3 +187,4 @@ class Heartbeat(_Message):
     attempts: tuple[tuple[str, int], ...] = ()
     notes: tuple[tuple[str, int, int], ...] = ()
     pid: int = 0
+    line_port: int = 0

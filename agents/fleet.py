@@ -19,6 +19,7 @@ from ..placement.errors import InvalidInput, Problem
 from .agent import Agent
 from .assemble import DOMAIN_LABEL, find_domains, order_tiers
 from .inventory import NodeInventory
+from .processes import be_favoured
 from .rail_nics import VARIABLE, own_rail_nics
 
 NAMESPACE = "railweave"
@@ -69,6 +70,7 @@ class RailweaveAgent(Agent):
         resources: Mapping[str, float],
         labels: Mapping[str, str],
     ) -> None:
+        be_favoured()  # a sign of life must not wait for ranks that want every core
         node_id = ray.get_runtime_context().get_node_id()
         nics = own_rail_nics(address, os.environ.get(VARIABLE, ""))
         super().__init__(node, node_id, address, state_dir, raylet_pid(), resources, labels, nics)

@@ -27,6 +27,7 @@ from .journal import FINAL_PHASES, Journal, Record, apply, empty
 from .logs import last_lines, log_path
 from .lookout import LOOK_S, NAN_LOSS_LIMIT, NAN_LOSS_VARIABLE, Lookout, progress_path
 from .processes import (
+    be_favoured,
     become_subreaper,
     below,
     die_with,
@@ -392,7 +393,7 @@ def main(arguments: list[str]) -> None:
     fcntl.fcntl(raylet_fd, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
     become_subreaper()
     set_name("railweave-guard")
-    _be_favoured()
+    be_favoured()
     try:
         asyncio.run(_guard(spec, folder, raylet_fd, ready))
     except FileExistsError:
@@ -401,14 +402,6 @@ def main(arguments: list[str]) -> None:
         traceback.print_exc()
         _kill_children()
         os._exit(1)
-
-
-def _be_favoured() -> None:
-    """Undo what Ray gives its workers (nice 15, first choice of the OOM killer), where allowed."""
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, 0)
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("0")
 
 
 def _kill_children() -> None:

@@ -5,6 +5,7 @@ Standard library only, because the guard imports it.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -43,6 +44,14 @@ def become_subreaper() -> None:
 def set_name(name: str) -> None:
     """The name that `ps -o comm` and `top` show; 15 bytes of it are kept."""
     _prctl(_PR_SET_NAME, ctypes.create_string_buffer(name.encode()[:15]))
+
+
+def be_favoured() -> None:
+    """Undo what Ray gives its workers (nice 15, first choice of the OOM killer), where allowed."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, 0)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("0")
 
 
 def die_with(parent_pid: int) -> None:

@@ -16,6 +16,8 @@ import ray
 from ray.exceptions import RayError
 
 from ..agents.fleet import NAMESPACE
+from ..agents.processes import be_favoured
+from .fault import FaultKind
 from .link import AgentLink, off_loop, within
 from .log import write_log
 from .messages import (
@@ -27,7 +29,7 @@ from .messages import (
     Standing,
     controller_name,
 )
-from .watch import Watch
+from .watch import NodeGone, Watch
 
 _REPORT_S = 60.0
 _FIRST_RETRY_S = 0.2
@@ -39,6 +41,7 @@ class Controller:
     """The actor `railweave-job-<id>`. All of its methods are quick; the work is in tasks."""
 
     def __init__(self, job_id: str) -> None:
+        be_favoured()
         write_log()
         self.job_id = job_id
         self._plan: AttemptPlan | None = None
@@ -91,11 +94,11 @@ class Controller:
             self._watch.stop()
         return await self.standing()
 
-    async def node_lost(self, node_id: str, why: str) -> None:
+    async def node_lost(self, node_id: str, why: str, kind: str) -> None:
         """Count a node as gone, on the word of the daemon's heartbeats."""
         for node, link in self._links.items():
             if self._plan is not None and self._plan.node_ids[node] == node_id:
-                link.give_up(why)
+                link.give_up(NodeGone(why, FaultKind(kind)))
 
     async def standing(self) -> str:
         """What this controller is at, as JSON."""

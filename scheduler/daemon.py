@@ -21,6 +21,7 @@ import ray
 
 from ..agents.checkpoint_nodes import is_node_place
 from ..agents.prober import ProbeSettings
+from ..agents.processes import be_favoured
 from .codec import decode, encode
 from .core import Core
 from .database import StoreUnusable
@@ -54,6 +55,7 @@ class Daemon:
 
     async def __init__(self, settings_json: str) -> None:  # type: ignore[misc]
         # Ray awaits this on the actor's event loop, for a new and for a restarted actor alike.
+        be_favoured()
         settings = Settings.model_validate_json(settings_json)
         Path(settings.state_dir).mkdir(mode=0o700, parents=True, exist_ok=True)
         write_log(Path(settings.state_dir) / "daemon.log")
@@ -252,6 +254,7 @@ class Daemon:
         self._fence("it was told to end")
         for loop in self._loops:
             loop.cancel()
+        self._nodes.close()
         self._core.store.close()
 
     # Controllers

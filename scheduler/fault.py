@@ -42,8 +42,12 @@ class FaultKind(StrEnum):
     """A node refused to start its part."""
     SURVIVORS = "survivors"
     """Processes of the attempt cannot be ended."""
+    PARTITION = "partition"
+    """The network between the head and a node that lives was cut for too long."""
+    NODE_HUNG = "node_hung"
+    """A node's processes show no sign of life, though its kernel answers."""
     NODE_LOST = "node_lost"
-    """A node died, or its agent was silent for too long."""
+    """A node died, or nothing is known but that its agent was silent for too long."""
 
     @classmethod
     def _missing_(cls, value: object) -> FaultKind | None:
@@ -135,11 +139,12 @@ def refused(node: str, why: str, now_s: float) -> Fault:
     )
 
 
-def lost(node: str, why: str, now_s: float) -> Fault:
-    """A node that is gone."""
+def lost(node: str, why: str, now_s: float, kind: FaultKind = FaultKind.NODE_LOST) -> Fault:
+    """A node that is gone, in the way that `kind` says."""
+    what = {FaultKind.PARTITION: "is cut off", FaultKind.NODE_HUNG: "hangs"}.get(kind, "is lost")
     return Fault(
-        kind=FaultKind.NODE_LOST,
-        message=f"node {node} is lost: {why}",
+        kind=kind,
+        message=f"node {node} {what}: {why}",
         seen_s=now_s,
         node=node,
         node_at_fault=True,

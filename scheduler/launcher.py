@@ -31,6 +31,7 @@ from .watch import NodeGone
 _TRY_AGAIN_S = 10.0
 _UNPLACEABLE_S = 300.0
 _CONTROLLER_S = 60.0
+_LATER = 1.5
 _log = logging.getLogger(__name__)
 
 
@@ -170,7 +171,8 @@ class Launcher:
             attempt=number,
             launches=tuple(launches(job, attempt, placement.devices)),
             node_ids={node: found.node_id for node, found in facts.items()},
-            agent_silent_s=core.settings.silent_s,
+            # The daemon, which knows more of the node, is to speak first.
+            agent_silent_s=_LATER * core.settings.silent_s,
         )
         life = core.store.job(job_id).life
         if life.state is not JobState.LAUNCHING or life.attempt != number:

@@ -68,13 +68,13 @@ class AgentLink:
         self._job_id = job_id
         self._attempt = attempt
         self._silent_s = silent_s
-        self._given_up: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._given_up: asyncio.Future[NodeGone] = asyncio.get_running_loop().create_future()
         self._agent: Any = None
 
-    def give_up(self, why: str) -> None:
+    def give_up(self, gone: NodeGone) -> None:
         """Count the node as gone from now on, whatever it may still answer."""
         if not self._given_up.done():
-            self._given_up.set_result(why)
+            self._given_up.set_result(gone)
 
     async def launch(self, launch: NodeLaunch) -> NodeStatus:
         """Start the node's ranks. Raises Refused, NodeGone."""
@@ -100,7 +100,7 @@ class AgentLink:
             await asyncio.wait({attempt, self._given_up}, return_when=asyncio.FIRST_COMPLETED)
             if self._given_up.done():
                 attempt.cancel()
-                raise NodeGone(self._given_up.result())
+                raise self._given_up.result()
             try:
                 return attempt.result()
             except Refused as refusal:

@@ -16,14 +16,15 @@ from ray.exceptions import RayError
 
 from ..agents.attempt import Heartbeat, LogChunk, Refused
 from ..agents.fleet import Fleet, NodeAgent, ensure_agents, inventories, node_names
-from ..agents.heartbeat import HeartbeatBook
 from ..agents.inventory import DEVICE_RESOURCE, DeviceSource
 from ..agents.prober import ProbeSettings
 from .core import Core
+from .fault import FaultKind
 from .ledger import Ledger
 from .link import off_loop, reason, within
 from .notes_of_ranks import NotesOfRanks
 from .quarantine import NodeRecord, Why
+from .reach import Reach
 from .standings import Standings
 from .topology import Topology
 from .views import NodeView
@@ -49,17 +50,16 @@ class NodeFacts:
 class Nodes:
     """The nodes of the Ray cluster that have an agent, by name.
 
-    on_lost: called with the node id of a node that was lost, and why.
+    on_lost: called with the node id of a node that was lost, why, and in which way.
     """
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self.topology = Topology(core)
         self.standings = Standings(core)
-        self.on_lost: list[Callable[[str, str], Awaitable[None]]] = []
-        missed = max(1, round(core.settings.silent_s / core.settings.heartbeat_s))
-        self._book = HeartbeatBook(core.settings.heartbeat_s, missed)
+        self.on_lost: list[Callable[[str, str, FaultKind], Awaitable[None]]] = []
         self._agents: dict[str, NodeAgent] = {}
+        self._reach = Reach(core, self._agents, self.lost, self.refresh)
         self._pings: dict[str, asyncio.Task[None]] = {}
         self._joining: dict[str, str] = {}
         self._last_join_s = time.monotonic()
@@ -144,7 +144,6 @@ class Nodes:
         held: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for (where, _), holding in ledger.held.items() if ledger else ():
             held[where][holding.job_id] += 1
-        now = time.monotonic()
         found = []
         for name in sorted({*nodes, *self._agents, *self._joining}):
             node, agent = nodes.get(name), self._agents.get(name)
@@ -160,7 +159,7 @@ class Nodes:
                     free=len(ledger.free_devices(node)) if ledger and node else 0,
                     held=dict(held[name]),
                     domains=dict(node.domains) if node else {},
-                    silent_s=self._book.silence_s(name, now),
+                    silent_s=self._reach.silence_s(name),
                 )
             )
         return found
@@ -175,21 +174,25 @@ class Nodes:
 
     # What happens to nodes
 
-    def lost(self, node: str, why: str) -> None:
+    def close(self) -> None:
+        """Let go of every node."""
+        self._reach.close()
+
+    def lost(self, node: str, why: str, kind: FaultKind = FaultKind.NODE_LOST) -> None:
         """Count a node as lost: kept out until it has been well again for a while."""
         self.fault(node, Why.LOST, why)
         agent = self._agents.pop(node, None)
         ping = self._pings.pop(node, None)
         if ping is not None:
             ping.cancel()
-        self._book.forget(node)
+        self._reach.forget(node)
         self._held.pop(node, None)
         self._pids.pop(node, None)
         self._core.changed()
         if agent is not None:
             _log.warning("node %s is lost: %s", node, why)
             for told in self.on_lost:
-                self._background(told(agent.node_id, why))
+                self._background(told(agent.node_id, why, kind))
 
     def fault(self, node: str, why: Why, message: str, job_id: str = "") -> None:
         """Hold a fault against a node, which may keep it out of placements for a time."""
@@ -227,9 +230,7 @@ class Nodes:
         for node, agent in list(self._agents.items()):
             if agent.node_id not in names:
                 self.lost(node, "Ray says that the node is dead")
-        for node in self._book.lost(time.monotonic()):
-            silent_s = self._book.silence_s(node, time.monotonic()) or 0.0
-            self.lost(node, f"no sign of life for {silent_s:.1f} s")
+        self._reach.look()
         alive = set(names.values())
         for node in self._joining.keys() - alive:
             del self._joining[node]
@@ -267,7 +268,7 @@ class Nodes:
     def _joined(self, node: str, agent: NodeAgent) -> None:
         self._agents[node] = agent
         self._last_join_s = time.monotonic()
-        self._book.observe(node, time.monotonic())
+        self._reach.heard(node)
         self._pings[node] = self._background(self._ping(node, agent))
         self.standings.back(node)
         self._core.unplaceable.clear()
@@ -283,7 +284,7 @@ class Nodes:
             except (RayError, TimeoutError) as error:
                 _log.info("no answer from %s: %s", node, type(error).__name__)
             else:
-                self._book.observe(node, time.monotonic())
+                self._reach.heard(node, beat.line_port)
                 self._held[node] = beat.attempts
                 self._note_restart(node, beat.pid)
                 for job_id, attempt in beat.attempts:

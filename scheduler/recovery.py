@@ -215,12 +215,12 @@ class Recovery:
         text = await within(controller.standing.remote(), _STANDING_S)
         return Standing.model_validate_json(text)
 
-    async def tell_node_lost(self, node_id: str, why: str) -> None:
+    async def tell_node_lost(self, node_id: str, why: str, kind: FaultKind) -> None:
         """Tell every controller that a node is gone; each knows whether that concerns it."""
         for record in self._core.store.holding():
             try:
                 controller = await off_loop(find_controller, record.job_id)
-                await within(controller.node_lost.remote(node_id, why), _STANDING_S)
+                await within(controller.node_lost.remote(node_id, why, kind.value), _STANDING_S)
             except (RayError, TimeoutError, ValueError) as error:
                 _log.warning("%s not told of a lost node: %s", record.job_id, error)
 

@@ -10,6 +10,9 @@ from ..placement.explained import Explained
 from .quarantine import Rules
 from .verdict import Limits
 
+SILENT_S = 8.0
+"""After how long without a sign of life a node counts as hung or cut off."""
+
 
 class Settings(Explained):
     """The daemon's settings; they travel to it as JSON.
@@ -19,7 +22,8 @@ class Settings(Explained):
     tiers: names of the network's tiers, nearest first, where counting domains would order them
         wrongly.
     heartbeat_s: between two signs of life of an agent. silent_s: after how long without one a node
-        counts as lost.
+        counts as lost; one whose machine answers nothing, and that no other node reaches, does so
+        within 3 s.
     probation_s: how long a lost node must be well again before it is used, times the losses that
         it has had lately. set_aside_s: how long a node that failed in another way is not used,
         times its faults; longest_set_aside_s at most.
@@ -39,7 +43,7 @@ class Settings(Explained):
     store: str = ""
     tiers: tuple[str, ...] = ()
     heartbeat_s: float = Field(default=1.0, gt=0)
-    silent_s: float = Field(default=10.0, gt=0)
+    silent_s: float = Field(default=SILENT_S, gt=0)
     probation_s: float = Field(default=30.0, ge=0)
     set_aside_s: float = Field(default=600.0, ge=0)
     longest_set_aside_s: float = Field(default=86400.0, ge=0)

@@ -13,6 +13,7 @@ from typing import Protocol
 from ..agents.attempt import NodeLaunch, NodePhase, NodeStatus, Refused, StopReport
 from .fault import (
     Fault,
+    FaultKind,
     all_succeeded,
     earlier_faults,
     lost,
@@ -33,7 +34,14 @@ _LOOK_S = 1.0
 
 
 class NodeGone(Exception):
-    """The node is dead, or has been silent for so long that it counts as dead."""
+    """The node is dead, or has been silent for so long that it counts as dead.
+
+    kind: what is known of the way it went.
+    """
+
+    def __init__(self, why: str, kind: FaultKind = FaultKind.NODE_LOST) -> None:
+        super().__init__(why)
+        self.kind = kind
 
 
 class Part(Protocol):
@@ -149,7 +157,7 @@ class Watch:
                 status = await part.status(status.seq, self._poll_s)
         except NodeGone as gone:
             self._lost[node] = str(gone)
-            fault = lost(node, str(gone), time.time())
+            fault = lost(node, str(gone), time.time(), gone.kind)
         except Refused as refusal:
             fault = refused(node, str(refusal), time.time())
         if fault is not None:
@@ -164,7 +172,8 @@ class Watch:
         survivors = {node: done.survivors for node, done in stopped.items() if done}
         survivors = {node: pids for node, pids in survivors.items() if pids}
         now_s = time.time()
-        others = [lost(node, why, now_s) for node, why in self._lost.items()]
+        told = {fault.node for fault in self._faults}
+        others = [lost(node, why, now_s) for node, why in self._lost.items() if node not in told]
         others += [unending(node, pids, now_s) for node, pids in survivors.items()]
         if self._faults:
             for node, done in stopped.items():

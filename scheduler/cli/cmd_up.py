@@ -12,6 +12,7 @@ from ...placement.errors import InvalidInput
 from ..embedded import EMBEDDED_SILENT_S, EmbeddedCluster, EmbeddedNode, Progress
 from ..home import background_cluster, home, record_path
 from ..service import start_daemon
+from ..settings import SILENT_S
 from ..views import DaemonStatus
 from .data import status_data
 from .main import Failed
@@ -50,7 +51,7 @@ from .session import connected, use_cluster, wait_for_agents
     "--silent",
     "silent_s",
     type=click.FloatRange(min=1),
-    help="Seconds without a sign of life after which a node counts as lost; 10 by default, 30 for "
+    help="Seconds without a sign of life after which a node counts as lost; 8 by default, 30 for "
     "the nodes of an embedded cluster, which share one machine.",
 )
 @json_option
@@ -81,7 +82,7 @@ def command(
         else:
             use_cluster()
         told.print("starting the daemon and the agents")
-        silent_s = silent_s or (EMBEDDED_SILENT_S if embedded else 10.0)
+        silent_s = silent_s or (EMBEDDED_SILENT_S if embedded else SILENT_S)
         try:
             start_daemon(
                 state_dir or home() / "daemon", store=store, tiers=tiers, silent_s=silent_s

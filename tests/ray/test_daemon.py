@@ -450,6 +450,9 @@ def test_an_agent_that_falls_silent_counts_as_lost_and_its_ranks_are_ended_when_
             if where == node
         ]
         assert all(processes.process(pids[rank]) for rank in silent)
+        cause = job.attempts[0].cause or {}
+        assert (cause["kind"], cause["node"]) == ("node_hung", node)
+        assert "the machine itself answers" in cause["message"]
     finally:
         os.kill(pid, signal.SIGCONT)
     wait_until(lambda: "leftover" in bench.kinds(job), 60, "the ranks left there are ended")
