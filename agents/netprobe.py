@@ -18,12 +18,14 @@ import statistics
 import struct
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from .bound_socket import ANYWHERE, Via, dial, listening
+from .tcp_account import Sent, least_round_trip_s, sent_on
 
 _NONCE_BYTES = 32
 _MORE, _NO_MORE = b"+", b"."
@@ -36,9 +38,6 @@ _END = 0
 _FRAME_BYTES = 64 * 1024
 _WAITING_BYTES = 256 * 1024
 _REPORT_BYTES = 4096
-_TCP_INFO_BYTES = 256
-_MIN_RTT, _MIN_RTT_OFFSET = struct.Struct("=I"), 148  # tcpi_min_rtt of struct tcp_info
-_UNKNOWN_RTT = 2**32 - 1
 _HOSTS_S = 15e-6
 """Round trips below this are the time of interrupts and kernels at both ends, not the network's."""
 _WARM_PART = 0.3
@@ -100,7 +99,8 @@ class PathMeasurement(BaseModel):
     are; never below 15 us, which is the hosts' own time. `spread_s` is the range of the middle half
     of the round trips. `there_bytes_per_s` is from the connector to the listener,
     `back_bytes_per_s` the other way, both as the receiver counted them; None where the budget
-    leaves them out.
+    leaves them out. `loss` is the part of the segments with data, of both directions together,
+    that had to be sent again; None where too few were sent to tell.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -111,6 +111,7 @@ class PathMeasurement(BaseModel):
     pings: int
     there_bytes_per_s: float | None = Field(default=None, gt=0)
     back_bytes_per_s: float | None = Field(default=None, gt=0)
+    loss: float | None = Field(default=None, ge=0, le=1)
     moved_bytes: int
     took_s: float
 
@@ -189,6 +190,7 @@ def connect(
     began = time.monotonic()
     step = "connecting"
     there = back = None
+    sent = Sent()
     try:
         with dial(opening.host, opening.port, budget.connect_s, via) as connection:
             line = _Line(connection, began + budget.deadline_s)
@@ -196,15 +198,18 @@ def connect(
             step = "round trips"
             trips = sorted(_ping(line, number, budget) for number in range(budget.pings))
             line.send(_PING.pack(_LAST_PING))
-            kernel_s = _kernel_round_trip_s(connection)
+            kernel_s = least_round_trip_s(connection)
             least_s = trips[0] if kernel_s is None else max(kernel_s, _HOSTS_S)
             if budget.transfer_bytes:
                 step = "sending"
                 _push(line, budget)
-                there = _report(line)
+                there = _transfer(line)
+                sent = line.sent()
             if budget.transfer_bytes and budget.both_ways:
                 step = "receiving"
                 back = _pull(line, budget)
+                line.send(_PING.pack(_LAST_PING))
+                sent += _others(line)
         return PathMeasurement(
             round_trip_min_s=least_s,
             round_trip_median_s=max(least_s, statistics.median(trips)),
@@ -212,6 +217,7 @@ def connect(
             pings=len(trips),
             there_bytes_per_s=there and there.bytes_per_s,
             back_bytes_per_s=back and back.bytes_per_s,
+            loss=sent.loss,
             moved_bytes=sum(transfer.moved_bytes for transfer in (there, back) if transfer),
             took_s=time.monotonic() - began,
         )
@@ -264,6 +270,10 @@ class _Line:
             if note is not None:
                 note(count)
 
+    def sent(self) -> Sent:
+        """What was sent so far, all of which has arrived."""
+        return sent_on(self._connection)
+
     def receive(self, count: int) -> bytes:
         if count > _REPORT_BYTES:
             raise ProbeFailed(f"the other end announced {count} bytes, more than a report has")
@@ -284,15 +294,6 @@ def _ping(line: _Line, number: int, budget: Budget) -> float:
     return took_s
 
 
-def _kernel_round_trip_s(connection: socket.socket) -> float | None:
-    """The least time from a segment to its acknowledgement, in which no process has a part."""
-    info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
-    if len(info) < _MIN_RTT.size + _MIN_RTT_OFFSET:
-        return None  # a kernel before 4.6
-    microseconds: int = _MIN_RTT.unpack_from(info, _MIN_RTT_OFFSET)[0]
-    return None if microseconds in (0, _UNKNOWN_RTT) else microseconds * 1e-6
-
-
 def _answer(line: _Line, budget: Budget) -> None:
     """The listener's part of a probe, once the nonce was right."""
     for _ in range(budget.pings + 1):
@@ -302,19 +303,40 @@ def _answer(line: _Line, budget: Budget) -> None:
             break
         line.send(ping)
     if budget.transfer_bytes:
-        report = json.dumps(_pull(line, budget).__dict__).encode()
-        line.send(_FRAME.pack(len(report)) + report)
+        _tell(line, _pull(line, budget).__dict__)
         if budget.both_ways:
             _push(line, budget)
+            if _PING.unpack(line.receive(_PING.size))[0] == _LAST_PING:
+                _tell(line, line.sent().__dict__)
 
 
-def _report(line: _Line) -> _Transfer:
+def _tell(line: _Line, found: Mapping[str, float]) -> None:
+    report = json.dumps(dict(found)).encode()
+    line.send(_FRAME.pack(len(report)) + report)
+
+
+def _report(line: _Line) -> dict[str, Any]:
+    """What the other end tells. Raises ValueError for no report."""
+    told = json.loads(line.receive(_FRAME.unpack(line.receive(_FRAME.size))[0]))
+    if not isinstance(told, dict):
+        raise ValueError(f"the other end reports {told!r}")
+    return told
+
+
+def _transfer(line: _Line) -> _Transfer:
     """What the other end says it has received. Raises ValueError or TypeError for no report."""
-    data = json.loads(line.receive(_FRAME.unpack(line.receive(_FRAME.size))[0]))
-    transfer = _Transfer(**data)
+    transfer = _Transfer(**_report(line))
     if not 0 < transfer.bytes_per_s < math.inf or transfer.moved_bytes < 0:
-        raise ValueError(f"the other end reports {data}")
+        raise ValueError(f"the other end reports {transfer}")
     return transfer
+
+
+def _others(line: _Line) -> Sent:
+    """What the other end says it has sent. Raises ValueError or TypeError for no report."""
+    sent = Sent(**_report(line))
+    if not 0 <= sent.again <= sent.segments:
+        raise ValueError(f"the other end reports {sent}")
+    return sent
 
 
 def _frame_bytes(budget: Budget) -> int:

@@ -23,6 +23,10 @@ _CONNECT_S = 10.0
 _MOST_AT_ONCE = 256
 
 
+class NoAnswer(ProbeFailed):
+    """A probe server did not answer."""
+
+
 class ProbeServers:
     """Probe servers by node name, given as (host, port), and the token they share.
 
@@ -90,7 +94,8 @@ class ProbeServers:
             try:
                 answers.found[pair] = read(future.result())
             except (ProbeFailed, OSError, ValueError) as error:
-                answers.failures[pair] = str(error) or type(error).__name__
+                why = str(error) or type(error).__name__
+                answers.fail(pair, why, isinstance(error, NoAnswer))
         return answers
 
 
@@ -105,7 +110,7 @@ class _Server:
         self._numbers = itertools.count()
 
     def ask(self, verb: str, argument: Any, timeout_s: float) -> Any:
-        """The server's answer. Raises ProbeFailed, OSError, ValueError."""
+        """The server's answer. Raises NoAnswer, ProbeFailed, OSError, ValueError."""
         give_up = time.monotonic() + timeout_s
         number = next(self._numbers)
         try:
@@ -117,7 +122,7 @@ class _Server:
         except (OSError, ValueError) as error:
             self.close()
             host, port = self._where
-            raise ProbeFailed(
+            raise NoAnswer(
                 f"the probe server of {self._name} at {host}:{port} gave no answer to {verb}: "
                 f"{error or type(error).__name__}"
             ) from error

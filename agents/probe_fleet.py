@@ -55,7 +55,8 @@ def _gathered(refs: Mapping[Pair, Any], timeout_s: float) -> Answers[Any]:
         try:
             answers.found[pair] = ray.get(ref, timeout=0.1)
         except GetTimeoutError:
-            answers.failures[pair] = f"no answer within {timeout_s:g} s"
+            answers.fail(pair, f"no answer within {timeout_s:g} s", unanswered=True)
         except (RayError, ProbeFailed, OSError) as error:
-            answers.failures[pair] = str(getattr(error, "cause", None) or error)
+            cause = getattr(error, "cause", None) or error
+            answers.fail(pair, str(cause), not isinstance(cause, ProbeFailed | OSError))
     return answers

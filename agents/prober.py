@@ -68,10 +68,21 @@ class ProbeSettings(Explained):
 
 @dataclass(frozen=True)
 class Answers(Generic[Answer]):
-    """What nodes answered, and why the others did not."""
+    """What nodes answered, and why the others did not.
+
+    unanswered: those of the failures that are a node's, which did not take part, and not the
+    network's.
+    """
 
     found: dict[Pair, Answer] = field(default_factory=dict)
     failures: dict[Pair, str] = field(default_factory=dict)
+    unanswered: set[Pair] = field(default_factory=set)
+
+    def fail(self, pair: Pair, why: str, unanswered: bool) -> None:
+        """Note why a pair has no answer."""
+        self.failures[pair] = why
+        if unanswered:
+            self.unanswered.add(pair)
 
 
 class Ends(Protocol):
@@ -191,7 +202,8 @@ def run_round(
                 found += about.measurements(probed.found[pair])
             else:
                 why = expected.failures.get(pair) or probed.failures.get(pair)
-                found.append(about.lost(why or "no answer"))
+                unanswered = pair in expected.unanswered | probed.unanswered
+                found.append(about.lost(why or "no answer", unanswered=unanswered))
     return found
 
 
@@ -203,8 +215,10 @@ class _About:
     rail: int | None
     round_: ProbeRound
 
-    def lost(self, why: str, hops: tuple[str, ...] | None = None) -> Measurement:
-        return Measurement(**self._common(), lost=why, hops=hops)
+    def lost(
+        self, why: str, hops: tuple[str, ...] | None = None, unanswered: bool = False
+    ) -> Measurement:
+        return Measurement(**self._common(), lost=why, hops=hops, unanswered=unanswered)
 
     def measurements(self, probe: PairProbe) -> list[Measurement]:
         found = []

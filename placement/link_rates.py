@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from .cluster import Cluster, Node
+from .cluster import Cluster, CrossRail, Node
+from .ctg import Link, nic_id, switch_id
 from .errors import InvalidInput
 
 Ints = npt.NDArray[np.int64]
@@ -15,6 +17,9 @@ Floats = npt.NDArray[np.float64]
 
 NODE_LATENCY_S = 0.6e-6
 """One hop over NVLink inside a node: NCCL's constant for ring and tree, protocol LL (tuning.cc)."""
+
+_DEAD = 1e-9
+"""The health that a dead link is reckoned with, so that times over it are long but comparable."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,8 @@ class LinkRates:
     uplink_s_per_byte: by level, `[domain]`: of one rail's links out of the domain into the next
         level, or at scale-up levels of all of them; empty where there are none.
     latency_s: `[level]`, one way.
+    nic_slower: `[node, rail]`, uplink_slower: by level, `[domain, rail]`: how many times longer a
+        byte takes than the rates above say, because the link is not well; 1 as built.
     """
 
     first_network: int
@@ -37,10 +44,12 @@ class LinkRates:
     nic_s_per_byte: Floats
     uplink_s_per_byte: list[Floats]
     latency_s: Floats
+    nic_slower: Floats
+    uplink_slower: list[Floats]
 
     @classmethod
-    def of(cls, cluster: Cluster) -> LinkRates:
-        """The links of a cluster.
+    def of(cls, cluster: Cluster, link_health: Mapping[Link, float] | None = None) -> LinkRates:
+        """The links of a cluster; `link_health` as in `build_ctg`, of network links.
 
         The links that lead into tier t out of a domain carry as much as the NICs below them (at
         scale-up tiers the devices) at t's bandwidth together, over t's oversubscription. Of those
@@ -80,6 +89,7 @@ class LinkRates:
             ends = [n.devices for n in nodes] if level < first else [1] * len(nodes)
             held = np.maximum(np.bincount(domain[level], weights=ends), 1)
             uplinks.append(into.oversubscription / (into.bandwidth * held))
+        nic_slower, uplink_slower = _slower(cluster, first, domain, link_health or {})
         return cls(
             first_network=first,
             domain=domain,
@@ -87,12 +97,48 @@ class LinkRates:
             nic_s_per_byte=np.array(slowest),
             uplink_s_per_byte=uplinks,
             latency_s=np.array([NODE_LATENCY_S, *(tier.latency for tier in tiers)]),
+            nic_slower=nic_slower,
+            uplink_slower=uplink_slower,
         )
 
     @property
     def last(self) -> int:
         """The level of the spine."""
         return len(self.domain) - 1
+
+
+def _slower(
+    cluster: Cluster, first: int, domain: Ints, link_health: Mapping[Link, float]
+) -> tuple[Floats, list[Floats]]:
+    """How many times longer bytes take on the NICs and on the uplinks of each level."""
+    levels = len(cluster.tiers)
+    nics = np.ones((len(cluster.nodes), cluster.rails))
+    uplinks = [
+        np.ones((int(domain[level].max(initial=-1)) + 1, cluster.rails))
+        for level in range(levels + 1)
+    ]
+    if not link_health:
+        return nics, uplinks
+
+    def switch(level: int, number: int, rail: int) -> str:
+        tier = cluster.tiers[level - 1].name
+        name = cluster.nodes[number].domains.get(tier, tier)
+        last = level == levels and cluster.cross_rail is CrossRail.SPINE
+        return switch_id(level, name, None if cluster.rails == 1 or last else rail)
+
+    for number, node in enumerate(cluster.nodes):
+        for rail in range(cluster.rails):
+            lower = nic_id(node.name, rail)
+            for level in range(first, levels + 1):
+                upper = switch(level, number, rail)
+                health = link_health.get((lower, upper), link_health.get((upper, lower), 1.0))
+                slower = 1 / max(health, _DEAD)
+                if level == first:
+                    nics[number, rail] = slower
+                else:
+                    uplinks[level - 1][domain[level - 1, number], rail] = slower
+                lower = upper
+    return nics, uplinks
 
 
 def _numbers(names: list[str]) -> list[int]:

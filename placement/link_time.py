@@ -26,13 +26,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from .cluster import NODE_TIER, Cluster, CrossRail
 from .collectives import Exchange, Pattern, exchange
+from .ctg import Link as GraphLink
 from .errors import InvalidInput, Problem
 from .evaluate import Device
 from .group_table import OPS
@@ -102,13 +103,19 @@ class CommunicationTime:
     phases: tuple[PhaseTime, ...]
 
 
-def communication_time(pcg: PCG, cluster: Cluster, devices: Sequence[Device]) -> CommunicationTime:
+def communication_time(
+    pcg: PCG,
+    cluster: Cluster,
+    devices: Sequence[Device],
+    link_health: Mapping[GraphLink, float] | None = None,
+) -> CommunicationTime:
     """Predict the communication time of a step with rank r on `devices[r]`.
 
-    Raises InvalidInput when the devices are not as many as the ranks, do not exist, or are not
-    distinct.
+    link_health: of network links by their ends in the CTG, 0 dead to 1 as built; a dead one takes
+    some 10^9 times as long. Raises InvalidInput when the devices are not as many as the ranks, do
+    not exist, or are not distinct.
     """
-    return TimeModel(pcg, cluster)(devices)
+    return TimeModel(pcg, cluster, link_health)(devices)
 
 
 def phases_of(pcg: PCG) -> dict[tuple[str, Op], list[int]]:
@@ -146,10 +153,15 @@ def _members_of(pattern: Pattern, table: GroupTable, kinds: list[Exchange], whic
 class TimeModel:
     """`communication_time` prepared for many placements of one PCG on one cluster."""
 
-    def __init__(self, pcg: PCG, cluster: Cluster) -> None:
+    def __init__(
+        self,
+        pcg: PCG,
+        cluster: Cluster,
+        link_health: Mapping[GraphLink, float] | None = None,
+    ) -> None:
         self._pcg = pcg
         self._cluster = cluster
-        self._rates = LinkRates.of(cluster)
+        self._rates = LinkRates.of(cluster, link_health)
         self._phases = phases_of(pcg)
         table = pcg.table
         self._phase_of = np.zeros(len(table), dtype=np.int64)
@@ -253,7 +265,8 @@ class TimeModel:
         nic = flows.node[far] * rails + flows.rail[far]
         links.append(starts[1] + 2 * nic + flows.inward[far])
         phase.append(of_flow[far])
-        seconds.append(flows.bytes[far] * rates.nic_s_per_byte[flows.level[far]])
+        slower = rates.nic_slower[flows.node[far], flows.rail[far]]
+        seconds.append(flows.bytes[far] * rates.nic_s_per_byte[flows.level[far]] * slower)
         for level, table in enumerate(rates.uplink_s_per_byte):
             if not len(table):
                 continue
@@ -263,7 +276,8 @@ class TimeModel:
             lane = flows.rail[crossing] if level >= rates.first_network else 0
             links.append(starts[2 + level] + 2 * (domain * rails + lane) + flows.inward[crossing])
             phase.append(of_flow[crossing])
-            seconds.append(flows.bytes[crossing] * table[domain])
+            slower = rates.uplink_slower[level][domain, lane]
+            seconds.append(flows.bytes[crossing] * table[domain] * slower)
         keys = np.concatenate(phase) * starts[-1] + np.concatenate(links)
         busy, which = np.unique(keys, return_inverse=True)
         load = np.bincount(which, weights=np.concatenate(seconds), minlength=len(busy))

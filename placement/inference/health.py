@@ -36,7 +36,7 @@ class Symptom(StrEnum):
     LATENCY = "latency"
     """Longer round trips than before and than peers."""
     LOSS = "loss"
-    """Probes fail."""
+    """Probes fail, or more of their segments must be sent again than before and than peers'."""
 
 
 class HealthRules(Explained):
@@ -82,8 +82,19 @@ class HealthRules(Explained):
         return self
 
 
-Subject = Pair | str | Domain
-"""A path (two nodes), a node, or the links out of a domain."""
+@dataclass(frozen=True)
+class Between:
+    """The links between the domains inside one domain of a tier, where no single one is at fault.
+
+    That is so where there are only two, and where all paths between them are bad alike.
+    """
+
+    tier: str
+    name: str
+
+
+Subject = Pair | str | Domain | Between
+"""A path (two nodes), a node, the links out of a domain, or those between the domains of one."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +103,7 @@ class Finding:
 
     since_s: time of the first sample that showed it. factor: what is left of usual bandwidth, of
     the speed of round trips, or of probes that get through; 0 when down. paths: on how many paths
-    it showed.
+    it showed. rail: of the NICs that showed it; None where all are one.
     """
 
     subject: Subject
@@ -101,19 +112,33 @@ class Finding:
     since_s: float
     factor: float
     paths: int = 1
+    rail: int | None = None
 
     @property
     def named(self) -> str:
         """The subject in words."""
+        rail = "" if self.rail is None else f" rail {self.rail}"
         if isinstance(self.subject, str):
-            return f"node {self.subject}"
+            return f"node {self.subject}{rail}"
+        if isinstance(self.subject, Between):
+            where = self.subject.tier
+            if self.subject.name != where:
+                where += f" {self.subject.name}"
+            return f"links between the domains of {where}{rail}"
         one, two = self.subject
         if isinstance(self.subject, Domain):
-            return f"links out of {one} {two}"
-        return f"path {one} - {two}"
+            return f"links out of {one} {two}{rail}"
+        return f"path {one} - {two}{rail}"
 
     def __str__(self) -> str:
-        since = f"since {self.since_s:.0f} s"
+        return f"{self.named}: {self.how} since {self.since_s:.0f} s"
+
+    @property
+    def how(self) -> str:
+        """The state in words, with what is left."""
         if self.health in (Health.DOWN, Health.FLAPPING):
-            return f"{self.named}: {self.health.value} {since}"
-        return f"{self.named}: {self.symptom.value} at {self.factor:.0%} of usual {since}"
+            return self.health.value
+        if self.symptom is Symptom.LOSS:
+            return f"{1 - self.factor:.1%} lost"
+        what = "speed of round trips" if self.symptom is Symptom.LATENCY else self.symptom.value
+        return f"{what} at {self.factor:.0%} of usual"

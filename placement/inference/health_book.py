@@ -5,15 +5,21 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, Self
 
 from ..domains import Domain
-from .health import Finding, Health, HealthRules, Subject, Symptom
+from ..errors import InvalidInput, Problem
+from ..explained import shown
+from .health import Between, Finding, Health, HealthRules, Subject, Symptom
 from .measurements import Measurement, Pair, ProbeKind
 from .numbers import Path, meeting
-from .path_health import PathHealth
+from .path_health import ARRIVAL, BANDWIDTH, SPEED, PathHealth, arrival_of
 
+FORMAT: Final = "railweave.health/1"
 _FEWEST_PEERS = 3
 _FEWEST_RECENT, _MOST_RECENT = 8, 32
+_SYMPTOMS = {BANDWIDTH: Symptom.BANDWIDTH, SPEED: Symptom.LATENCY}
 _GRAVEST = (Health.DOWN, Health.FLAPPING, Health.DEGRADED)
 
 
@@ -38,15 +44,77 @@ class HealthBook:
         self._recent: defaultdict[tuple[int, str], deque[float]] = defaultdict(
             lambda: deque(maxlen=_MOST_RECENT)
         )
+        self._common_since_s: dict[tuple[int, str], float] = {}
         self._behind: dict[str, float] = {}
         self._first_s: dict[str, float] = {}
 
+    def to_data(self) -> dict[str, Any]:
+        """What has been learned, as plain data for `restored`."""
+        return {
+            "format": FORMAT,
+            "paths": [[*pair, path.to_data()] for pair, path in self._paths.items()],
+            "recent": [
+                [self._tiers[tier], name, list(values)]
+                for (tier, name), values in self._recent.items()
+            ],
+            "common_since_s": [
+                [self._tiers[tier], name, at_s]
+                for (tier, name), at_s in self._common_since_s.items()
+            ],
+            "behind": self._behind,
+            "first_s": self._first_s,
+        }
+
+    @classmethod
+    def restored(
+        cls,
+        tiers: Sequence[str],
+        paths: Mapping[str, Path],
+        data: Mapping[str, Any],
+        rules: HealthRules | None = None,
+    ) -> Self:
+        """A book with what another has learned, also where nodes or domains differ from that one's.
+
+        Nodes that are not known any more are forgotten. Raises InvalidInput for data of another
+        form.
+        """
+        book = cls(tiers, paths, rules)
+        if data.get("format") != FORMAT:
+            fix = "let it be learned anew"
+            problem = Problem("format", f"{shown(data.get('format'))}, not {FORMAT}", fix)
+            raise InvalidInput("health book", [problem])
+        try:
+            book._restore(data)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            problem = Problem("", shown(error), "let it be learned anew")
+            raise InvalidInput("health book", [problem]) from error
+        return book
+
+    def _restore(self, data: Mapping[str, Any]) -> None:
+        for one, other, path in data["paths"]:
+            if one in self._domains and other in self._domains:
+                self._path((one, other)).restore(path)
+        for tier, name, values in data["recent"]:
+            if tier in self._tiers:
+                self._recent[self._tiers.index(tier), name].extend(map(float, values))
+        for tier, name, at_s in data["common_since_s"]:
+            if tier in self._tiers:
+                self._common_since_s[self._tiers.index(tier), name] = float(at_s)
+        for node in self._domains.keys() & data["behind"].keys():
+            self._behind[node] = float(data["behind"][node])
+        for node in self._domains.keys() & data["first_s"].keys():
+            self._first_s[node] = float(data["first_s"][node])
+
     def observe(self, measurements: Iterable[Measurement], at_s: float) -> None:
-        """Re-probes that ended at this time. Loaded rounds and unknown nodes do not count."""
+        """Re-probes that ended at this time.
+
+        Loaded rounds, unknown nodes and probes in which a node did not take part do not count.
+        """
         found = [
             each
             for each in measurements
             if each.kind is not ProbeKind.LOAD
+            and not each.unanswered
             and each.a in self._domains
             and each.b in self._domains
         ]
@@ -59,7 +127,7 @@ class HealthBook:
             (self._path(each.pair), name, self._tier(each.pair), value)
             for each in found
             if each.lost is None
-            for name, value in (("bandwidth", each.bytes_per_s), ("speed", _speed(each)))
+            for name, value in _quantities(each)
             if value is not None
         ]
         for path, name, tier, value in samples:
@@ -67,20 +135,23 @@ class HealthBook:
                 self._recent[tier, name].append(value / usual)
         for path, name, tier, value in samples:
             path.series[name].add(value, at_s, self._common(tier, name))
+        self._note_common(at_s)
         self._note_behind({end for each in found for end in each.pair})
 
     def findings(self, now_s: float) -> tuple[Finding, ...]:
-        """What is not well: domains, then nodes, then single paths; gravest first.
+        """What is not well: tiers, domains, nodes, then single paths; gravest first.
 
         A bad path counts once: towards the domain whose paths outwards are bad for the most part,
-        else the node whose paths are, else itself.
+        else the node whose paths are, else itself. A tier of which all paths are slow is a finding
+        where the nearest one is not slow as well.
         """
         left: dict[Pair, Finding] = {}
         for pair, path in self._paths.items():
             health, symptom, since_s, factor = path.state(now_s)
             if health is not Health.WELL:
                 left[pair] = Finding(pair, health, symptom, since_s, factor)
-        found = self._blamed(left, self._out_of_domains())
+        found = [self._of_both(each) for each in self._blamed(left, self._out_of_domains())]
+        found += self._slow_tiers()
         nodes = self._blamed(left, self._of_nodes())
         named = {each.subject for each in nodes}
         cut = [each.subject for each in found if isinstance(each.subject, Domain)]
@@ -92,6 +163,47 @@ class HealthBook:
                 nodes.append(slow)
         found += [*nodes, *left.values()]
         return tuple(sorted(found, key=lambda each: (_GRAVEST.index(each.health), each.factor)))
+
+    def _of_both(self, finding: Finding) -> Finding:
+        """The finding of a domain's links; where it has one neighbour only, either may be at fault.
+
+        Then it is of the links between them.
+        """
+        domain = finding.subject
+        if not isinstance(domain, Domain):
+            return finding
+        tier = self._tiers.index(domain.tier)
+        above = next(path for path in self._domains.values() if path[tier] == domain.name)
+        beside = {
+            path[tier] for path in self._domains.values() if path[tier + 1 :] == above[tier + 1 :]
+        }
+        return replace(finding, subject=self._between(tier, above)) if len(beside) == 2 else finding
+
+    def _between(self, tier: int, path: Path) -> Between:
+        """The links between the domains of a tier on this path and those beside it."""
+        name = path[tier + 1] if tier + 1 < len(path) else self._tiers[-1]
+        return Between(self._tiers[tier + 1], name)
+
+    def _note_common(self, at_s: float) -> None:
+        """Of each tier, whether its paths are slow all together."""
+        change = self.rules.least_change
+        for key in self._recent:
+            common = self._common(*key) if key[1] in _SYMPTOMS else 1.0
+            if common < 1 - change:
+                self._common_since_s.setdefault(key, at_s)
+            elif common > 1 - change / 2:
+                self._common_since_s.pop(key, None)
+
+    def _slow_tiers(self) -> list[Finding]:
+        found = []
+        for (tier, name), since_s in self._common_since_s.items():
+            # What slows the nearest paths too is the nodes' load, or that of the probes.
+            if tier and (0, name) in self._recent and (0, name) not in self._common_since_s:
+                subject = Between(self._tiers[tier], self._tiers[tier])
+                common, count = self._common(tier, name), len(self._by_tier[tier])
+                symptom = _SYMPTOMS[name]
+                found.append(Finding(subject, Health.DEGRADED, symptom, since_s, common, count))
+        return found
 
     def _tier(self, pair: Pair) -> int:
         return meeting(self._domains[pair[0]], self._domains[pair[1]])
@@ -141,7 +253,7 @@ class HealthBook:
     ) -> list[Finding]:
         """Subjects most of whose paths are bad, those with most first; takes the paths out."""
         found: list[Finding] = []
-        while True:
+        while left:
             best: tuple[int, str] | None = None
             chosen: Subject | None = None
             for subject, pairs in groups.items():
@@ -153,7 +265,7 @@ class HealthBook:
                 if best is None or rank > best:
                     best, chosen = rank, subject
             if chosen is None:
-                return found
+                break
             taken = [left.pop(pair) for pair in groups[chosen] if pair in left]
             worst = min(taken, key=lambda each: _GRAVEST.index(each.health))
             alike = [each for each in taken if each.health is worst.health]
@@ -167,6 +279,7 @@ class HealthBook:
                     len(taken),
                 )
             )
+        return found
 
     def _spread(self, domain: Domain, wrong: Sequence[Pair]) -> bool:
         """Whether most of the domain's probed nodes have bad paths outwards, not one or two."""
@@ -186,7 +299,7 @@ class HealthBook:
         own: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)
         for tier, paths in self._by_tier.items():
             for pair, path in paths.items():
-                if (rate := path.series["bandwidth"].newest) is not None:
+                if (rate := path.series[BANDWIDTH].newest) is not None:
                     rates[tier].append((pair, rate))
                     for end in nodes.intersection(pair):
                         own[end].append((tier, rate))
@@ -203,8 +316,12 @@ class HealthBook:
                 self._behind.pop(node, None)
 
 
-def _speed(found: Measurement) -> float | None:
-    return 1 / found.round_trip_min_s if found.round_trip_min_s is not None else None
+def _quantities(found: Measurement) -> Iterable[tuple[str, float | None]]:
+    """What a probe tells of its path; more is better."""
+    yield BANDWIDTH, found.bytes_per_s
+    trip_s, loss = found.round_trip_min_s, found.loss
+    yield SPEED, None if trip_s is None else 1 / trip_s
+    yield ARRIVAL, None if loss is None else arrival_of(loss)
 
 
 def _upper(values: Iterable[float]) -> float:

@@ -45,10 +45,12 @@ class Measurement(Explained):
 
     round_trip_min_s, round_trip_median_s, spread_s: round trips, and the range of their middle
         half. there_bytes_per_s: from a to b, back_bytes_per_s: from b to a, as received.
+    loss: the part of the segments of a transfer, both directions together, that were sent again.
     hops: addresses that a traced path passed, in order, without those of a and b.
     rail: the rail whose NICs were used; None where the node has one address.
     round, kind: the number and kind of the round; probes of one round ran at the same time.
-    lost: why the probe failed; then nothing else need be there.
+    lost: why the probe failed; then nothing else need be there. unanswered: it failed because a
+        node did not take part, which says nothing of the network.
     moved_bytes: payload in both directions together, for the budget.
     """
 
@@ -59,11 +61,13 @@ class Measurement(Explained):
     spread_s: NonNegative | None = None
     there_bytes_per_s: Positive | None = None
     back_bytes_per_s: Positive | None = None
+    loss: Annotated[float, Field(ge=0, le=1)] | None = None
     hops: tuple[str, ...] | None = None
     rail: Annotated[int, Field(ge=0)] | None = None
     round: Annotated[int, Field(ge=0)] | None = None
     kind: ProbeKind | None = None
     lost: str | None = None
+    unanswered: bool = False
     moved_bytes: Annotated[int, Field(ge=0)] = 0
 
     @model_validator(mode="after")
@@ -71,6 +75,9 @@ class Measurement(Explained):
         if self.a == self.b:
             fix = "name two nodes; inside a node nothing is probed"
             raise InvalidInput("Measurement", [Problem("b", f"{self.b!r}, as a is", fix)])
+        if self.unanswered and self.lost is None:
+            fix = "say why the probe failed, too"
+            raise InvalidInput("Measurement", [Problem("unanswered", "of a probe not lost", fix)])
         if self.lost == "":
             fix = "say why the probe failed, or leave it out"
             raise InvalidInput("Measurement", [Problem("lost", "an empty reason", fix)])

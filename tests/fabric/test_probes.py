@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator
 
 import pytest
@@ -44,6 +45,16 @@ def best_rates(prober: Prober, pair: tuple[str, str], expected: float) -> tuple[
         if min(there, back) > 0.95 * expected:
             break
     return there, back
+
+
+def test_segments_that_a_lossy_link_drops_are_counted(prober: Prober, faults: Faults) -> None:
+    [well] = prober.round(ProbeKind.BANDWIDTH, [FAR], SETTINGS)
+    with faults.wire_lossy(0, 0, 0.05), faults.wire_lossy(0, 1, 0.05):
+        tried = [prober.round(ProbeKind.BANDWIDTH, [FAR], SETTINGS)[0] for _ in range(5)]
+    assert well.loss is not None and well.loss < 0.01
+    # A probe whose own first segments are lost may fail.
+    lossy = [each.loss for each in tried if each.loss is not None]
+    assert 0.01 < statistics.median(lossy) < 0.25
 
 
 def traced(fabric: Fabric, source: str, sink: str, ports: range) -> tuple[TracedPath, ...]:

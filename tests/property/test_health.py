@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from railweave.placement import Cluster, InvalidInput, NodeState
+from railweave.placement import PCG, Cluster, InvalidInput
 from railweave.placement.domains import Domain
-from railweave.placement.inference import ProbeKind, ProbeRound
-from railweave.placement.inference.health import Finding, Health, HealthRules, Symptom
+from railweave.placement.inference import Measurement, ProbeKind, ProbeRound
+from railweave.placement.inference.health import Between, Finding, Health, HealthRules, Symptom
 from railweave.placement.inference.health_book import HealthBook
-from railweave.placement.inference.health_effects import avoiding, degraded_ctg, link_health
-from railweave.placement.inference.path_health import Series
+from railweave.placement.inference.health_effects import degraded_ctg, effects_of, link_health
+from railweave.placement.inference.path_health import ARRIVAL, PathHealth, Series, arrival_of
+from railweave.placement.link_time import communication_time
 from simulated_network import SimulatedNetwork
 
 TIERS = ("leaf", "spine")
@@ -173,22 +175,34 @@ def finding(subject: object, health: Health, factor: float) -> Finding:
     return Finding(subject, health, Symptom.BANDWIDTH, 0.0, factor)  # type: ignore[arg-type]
 
 
-def test_placement_is_kept_from_nodes_that_are_down_or_very_slow() -> None:
+def test_nodes_that_are_down_or_very_slow_are_left_out_and_others_shunned() -> None:
     found = [
         finding("n0", Health.DOWN, 0.0),
         finding("n1", Health.DEGRADED, 0.3),
         finding("n2", Health.DEGRADED, 0.8),
         finding(("n2", "n3"), Health.DOWN, 0.0),
     ]
-    states = {node.name: node.state for node in avoiding(cluster(), found).nodes}
-    assert states == {
-        "n0": NodeState.FAULTY,
-        "n1": NodeState.DRAINED,
-        "n2": NodeState.FREE,
-        "n3": NodeState.FREE,
-    }
-    cut_off = avoiding(cluster(), [finding(Domain("leaf", "1"), Health.DOWN, 0.0)])
-    assert [n.name for n in cut_off.nodes if n.state is NodeState.FAULTY] == ["n2", "n3"]
+    effects = effects_of(cluster(), found)
+    assert (set(effects.out), set(effects.shunned)) == ({"n0", "n1"}, {"n2"})
+    assert effects.out["n1"].factor == 0.3
+    assert not effects_of(cluster(), found[3:])
+
+
+def test_no_more_nodes_are_left_out_than_may_be_and_the_worst_first() -> None:
+    found = [finding(f"n{i}", Health.DEGRADED, 0.1 + 0.1 * i) for i in range(3)]
+    found.append(finding("n3", Health.FLAPPING, 0.9))
+    effects = effects_of(cluster(), found, most_out=2)
+    assert set(effects.out) == {"n3", "n0"}
+    assert set(effects.shunned) == {"n1", "n2"}
+
+
+def test_the_nodes_of_a_domain_with_bad_links_outwards_do_among_themselves() -> None:
+    slow = effects_of(cluster(), [finding(Domain("leaf", "1"), Health.DEGRADED, 0.3)])
+    assert (set(slow.out), set(slow.shunned), slow.cut) == (set(), {"n2", "n3"}, {})
+    cut = effects_of(cluster(), [finding(Domain("leaf", "1"), Health.DOWN, 0.0)])
+    assert set(cut.shunned) == {"n2", "n3"}
+    assert cut.crossed(["n1", "n2"]) == Domain("leaf", "1")
+    assert cut.crossed(["n2", "n3"]) is cut.crossed(["n0", "n1"]) is None
 
 
 def test_the_graph_has_the_health_of_a_nodes_and_a_domains_links() -> None:
@@ -201,8 +215,117 @@ def test_the_graph_has_the_health_of_a_nodes_and_a_domains_links() -> None:
     assert all("nic:n0" in a + b or ":1/" in a + b for a, b in health)
 
 
+def test_a_finding_of_one_rail_weakens_the_links_of_that_rail_alone() -> None:
+    found = Finding("n0", Health.DEGRADED, Symptom.BANDWIDTH, 0.0, 0.6, rail=1)
+    [(link, health)] = link_health(cluster(), [found]).items()
+    assert "nic:n0/1" in link and health == 0.6
+    assert found.named == "node n0 rail 1"
+
+
+def test_steps_over_degraded_links_are_predicted_to_take_as_much_longer() -> None:
+    pcg = PCG.parse(
+        {
+            "format": "railweave.pcg/1",
+            "world_size": 2,
+            "groups": [{"name": "g", "op": "all_gather", "ranks": [0, 1], "bytes": 50e9}],
+        }
+    )
+    bad = [finding("n0", Health.DEGRADED, 0.5), finding(Domain("leaf", "1"), Health.DOWN, 0.0)]
+    health = link_health(cluster(), bad)
+
+    def transfer_s(*devices: str) -> float:
+        placed = [(name, 0) for name in devices]
+        return communication_time(pcg, cluster(), placed, health).phases[0].transfer_s
+
+    assert transfer_s("n1", "n0") == pytest.approx(2.0)
+    assert transfer_s("n2", "n3") == pytest.approx(1.0)
+    assert transfer_s("n1", "n2") > 1e6
+
+
+def test_a_path_that_begins_to_lose_segments_is_degraded_by_its_loss() -> None:
+    path = PathHealth(HealthRules())
+    chance = random.Random(1)
+    for number in range(400):
+        path.series[ARRIVAL].add(arrival_of(max(0.0, chance.gauss(0.001, 0.001))), number, 1.0)
+        assert path.state(number)[0] is Health.WELL
+    for number in range(400, 408):
+        path.series[ARRIVAL].add(arrival_of(0.03), number, 1.0)
+    health, symptom, since_s, factor = path.state(408)
+    assert (health, symptom, since_s) == (Health.DEGRADED, Symptom.LOSS, 400)
+    assert factor == pytest.approx(0.97)
+    assert str(Finding("n0", health, symptom, since_s, factor)) == "node n0: 3.0% lost since 400 s"
+
+
+def test_where_no_probe_ever_came_through_nothing_is_down() -> None:
+    path = PathHealth(HealthRules())
+    for number in range(20):
+        path.add_outcome(number, lost=True)
+    assert path.state(20)[0] is Health.WELL
+    path.add_outcome(20, lost=False)
+    for number in range(21, 25):
+        path.add_outcome(number, lost=True)
+    assert path.state(25)[0] is Health.DOWN
+
+
+def test_probes_that_a_node_did_not_take_part_in_say_nothing_of_the_network() -> None:
+    watch = Watch(network(8, missing=0.0))
+    watch.pass_minutes(100)
+    for number in range(20):
+        absent = [
+            Measurement(a="n0", b=other, lost="no answer", unanswered=True)
+            for other in watch.net.names[1:]
+        ]
+        watch.book.observe(absent, watch.now_s + number)
+    assert watch.book.findings(watch.now_s + 20) == ()
+
+
+def test_a_book_goes_on_from_what_was_kept_as_if_it_had_never_stopped() -> None:
+    watch, other = Watch(network(9)), Watch(network(9))
+    for each in (watch, other):
+        each.pass_minutes(300)
+        each.net.degraded["n5"] = 0.4
+        each.pass_minutes(40)
+    kept = json.loads(json.dumps(watch.book.to_data()))
+    watch.book = HealthBook.restored(TIERS, watch.net.paths, kept)
+    for _ in range(12):
+        # Samples are kept to five digits.
+        for one, two in zip(
+            *(each.book.findings(each.now_s) for each in (watch, other)), strict=True
+        ):
+            assert (one.subject, one.health, one.since_s) == (two.subject, two.health, two.since_s)
+            assert one.factor == pytest.approx(two.factor, rel=1e-3)
+        assert watch.pass_minutes(10) == other.pass_minutes(10)
+    assert watch.book.findings(watch.now_s)
+
+
+def test_a_book_forgets_nodes_that_are_gone_and_keeps_the_others_where_domains_change() -> None:
+    watch = Watch(network(10, missing=0.0))
+    watch.pass_minutes(300)
+    watch.net.degraded["n5"] = 0.4
+    watch.pass_minutes(180)
+    fewer = {name: ("all",) for name in watch.net.paths if name != "n0"}
+    book = HealthBook.restored(("rack", "spine"), fewer, watch.book.to_data())
+    [found] = book.findings(watch.now_s)
+    assert found.subject == "n5"
+
+
+@pytest.mark.parametrize("wrong", [{}, {"format": "railweave.health/1"}, {"format": 3}])
+def test_a_kept_book_of_another_form_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(InvalidInput, match="learned anew"):
+        HealthBook.restored(TIERS, network().paths, wrong)
+
+
 def test_rules_that_could_never_change_back_are_refused() -> None:
     with pytest.raises(InvalidInput, match="better < worse"):
         HealthRules(worse=3, better=3)
     with pytest.raises(InvalidInput, match="history"):
         HealthRules(learn=20, history=10)
+
+
+def test_links_between_domains_of_which_none_is_to_blame_are_weak_on_both_sides() -> None:
+    found = [finding(Between("spine", "spine"), Health.DEGRADED, 0.4)]
+    health = link_health(cluster(), found)
+    assert len(health) == 4  # two leaves, two rails
+    assert set(health.values()) == {0.4}
+    assert not effects_of(cluster(), found)
+    assert found[0].named == "links between the domains of spine"

@@ -81,6 +81,14 @@ def test_a_probe_measures_round_trips_and_both_directions() -> None:
     assert measured.there_bytes_per_s > 1e6
     assert measured.back_bytes_per_s > 1e6
     assert 2 * SMALL.transfer_bytes <= measured.moved_bytes <= 3 * SMALL.transfer_bytes
+    assert measured.loss is not None and measured.loss < 0.5
+
+
+def test_a_probe_of_few_segments_does_not_tell_their_loss() -> None:
+    few = SMALL.model_copy(update={"transfer_bytes": 0})
+    with listening(few) as listener:
+        measured = connect(listener.opening, few)
+    assert (measured.loss, measured.there_bytes_per_s) == (None, None)
 
 
 def test_the_rate_of_a_slow_path_is_measured_and_time_bounds_the_cost() -> None:

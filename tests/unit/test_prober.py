@@ -158,6 +158,20 @@ def test_a_pair_that_fails_is_a_measurement_that_says_why() -> None:
         ("c", "d"): "d is gone",
     }
     assert {(each.round, each.kind) for each in planner.heard} == {(0, LATENCY)}
+    assert not any(each.unanswered for each in planner.heard)
+
+
+def test_a_node_that_takes_no_part_is_told_from_a_network_that_carries_nothing() -> None:
+    class Hung(Network):
+        def listen(self, orders: Mapping[Pair, ProbeOrder], timeout_s: float) -> Answers[Opening]:
+            answers = super().listen(orders, timeout_s)
+            for pair in [pair for pair in answers.found if pair[1] == "b"]:
+                del answers.found[pair]
+                answers.fail(pair, "no answer within 10 s", unanswered=True)
+            return answers
+
+    probed = run(Hung(dead=["d"]), ProbeSettings(), (LATENCY, TWO))
+    assert {m.pair: m.unanswered for m in probed.measurements} == {TWO[0]: True, TWO[1]: False}
 
 
 def test_every_rail_is_probed_in_turn_and_named() -> None:
