@@ -16,6 +16,7 @@ from .codec import decode
 from .connection import Connection
 from .embedded import EMBEDDED_SILENT_S, EmbeddedCluster, EmbeddedNode
 from .job import Job, new_job_id
+from .job_ranks import RankView
 from .lifecycle import JobState
 from .quarantine import NodeRecord
 from .records import AttemptRecord, EventRecord, JobRecord
@@ -86,6 +87,13 @@ class JobHandle:
         Raises LookupError when there is no such log or its node is out of reach.
         """
         return "".join(self.read_logs(rank, attempt))
+
+    def ranks(self) -> list[RankView]:
+        """How the ranks of its newest attempt look now, by rank.
+
+        Raises LookupError when it has no attempt yet.
+        """
+        return decode(self._connection.call("ranks", self.id), list[RankView])
 
     def read_logs(
         self, rank: int = 0, attempt: int | None = None, follow: bool = False

@@ -27,6 +27,7 @@ from .core import Core
 from .database import StoreUnusable
 from .explain import explain
 from .job import Job
+from .job_ranks import RankView, rank_views
 from .launcher import Launcher
 from .lifecycle import JobEvent, JobState
 from .log import write_log
@@ -192,6 +193,14 @@ class Daemon:
         node = devices[rank][0]
         chunk = await self._nodes.read_log(node, job_id, record.number, rank, offset, limit)
         return str(chunk.model_dump_json())
+
+    async def ranks(self, job_id: str) -> str:
+        """How the ranks of a job's newest attempt look now, as a list of RankView.
+
+        Raises UnknownJob, or LookupError when there is no attempt yet.
+        """
+        attempt = self._find_attempt(job_id, None)
+        return encode(await rank_views(attempt, self._nodes.attempt_on), list[RankView])
 
     def _find_attempt(self, job_id: str, number: int | None) -> AttemptRecord:
         life = self._core.store.job(job_id).life

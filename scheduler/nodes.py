@@ -14,7 +14,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from ..agents.attempt import Heartbeat, LogChunk, Refused
+from ..agents.attempt import Heartbeat, LogChunk, NodeStatus, Refused
 from ..agents.fleet import Fleet, NodeAgent, ensure_agents, inventories, node_names
 from ..agents.inventory import DEVICE_RESOURCE, DeviceSource
 from ..agents.prober import ProbeSettings
@@ -135,6 +135,15 @@ class Nodes:
             raise LookupError(reason(refusal)) from None
         except (NodeGone, RayError, TimeoutError) as error:
             raise LookupError(f"the log is on {node}, out of reach: {reason(error)}") from None
+        return found
+
+    async def attempt_on(self, node: str, job_id: str, attempt: int) -> NodeStatus:
+        """A node's part of an attempt. Raises LookupError when the node is out of reach."""
+        try:
+            actor: Any = self._agent(node).actor
+            found: NodeStatus = await within(actor.status.remote(job_id, attempt), _ANSWER_S)
+        except (NodeGone, RayError, TimeoutError) as error:
+            raise LookupError(f"{node} is out of reach: {reason(error)}") from None
         return found
 
     def views(self) -> list[NodeView]:

@@ -34,6 +34,7 @@ VERBS: Final = {
     "show": "Show a job: attempts, placement, events.",
     "explain": "Say why a job is where it is or cannot be, and where its traffic comes from.",
     "logs": "Print the output of a rank.",
+    "ranks": "Show how a job's ranks look now: steps, times, activity.",
     "checkpoints": "List a job's checkpoints, check them, take one out.",
     "cancel": "Stop a job.",
     "demo": "Watch a job being placed, losing a node, and finishing.",

@@ -260,13 +260,27 @@ def test_a_job_that_fails_is_code_1_with_its_reason(railweave: Any) -> None:
 
 
 def test_down_is_refused_while_a_job_runs_and_cancel_ends_it(railweave: Any) -> None:
-    script = "import time; print('up', flush=True); time.sleep(600)"
+    script = (
+        "import time; from railweave.agents import report; "
+        "report(3, loss=0.5); print('up', flush=True); time.sleep(600)"
+    )
     code, out, _ = railweave("submit", "--devices", "2", "--", *PYTHON, script)
     assert code == 0
     job_id = out.strip()
     wait_until(
         lambda: railweave("logs", job_id, "--rank", "1")[1] == "up\n", 60, "the job's rank 1 runs"
     )
+    ranks = wait_until(
+        lambda: [
+            each
+            for each in json.loads(railweave("ranks", job_id, "--json")[1])
+            if each["step"] == 3
+        ][1:],
+        60,
+        "both ranks tell their step",
+    )
+    assert (ranks[0]["rank"], ranks[0]["state"], ranks[0]["loss"]) == (1, "running", 0.5)
+    assert "2 ranks: 2 running; step 3" in railweave("ranks", job_id)[1]
     code, _, err = railweave("down")
     assert code == 1 and job_id in err and "--cancel-jobs" in err
     assert "held by" in railweave("status")[1] and f"{job_id}:" in railweave("status")[1]
