@@ -76,27 +76,39 @@ def find_levels(logs: Floats, most: int = MOST_LEVELS) -> Levels:
     values, counts = values[kept], counts[kept].astype(float)
     background = _OUTLIERS / (high - low)
     total = float(counts.sum())
-    fits = _fitted(values, counts, np.array([[middle]]), background)
-    best = 0
+    best = last = _best_of(_fitted(values, counts, np.array([[middle]]), background))
     quantiles = np.quantile(inside, np.linspace(0, 1, _STARTS))
     more = np.append(quantiles, np.linspace(values[0], values[-1], _STARTS))
     for count in range(2, most + 1):
-        known = np.broadcast_to(fits.modes[best], (len(more), count - 1))
+        known = np.broadcast_to(last.modes[0], (len(more), count - 1))
         starts = np.sort(np.column_stack([known, more]), axis=1)
         tried = _fitted(values, counts, starts, background)
         apart = np.diff(tried.modes, axis=1) >= _LEAST_APART * tried.noise[:, None]
         enough = tried.weights * total >= _FEWEST_OF_A_LEVEL
         distinct = np.all(apart, axis=1) & np.all(enough, axis=1)
-        likelihood = np.where(distinct, tried.log_likelihood, -np.inf)
-        at = int(np.argmax(likelihood))
-        if not likelihood[at] - fits.log_likelihood[best] > np.log(total) + _MARGIN:
+        found = _best_of(tried, distinct)
+        wanted = best.log_likelihood[0] + (np.log(total) + _MARGIN) * (count - best.modes.shape[1])
+        if found.log_likelihood[0] > wanted:
+            best = last = found
+            continue
+        # Two levels where there are three overlap as wide as they must be; a third parts them.
+        last = _best_of(tried)
+        if count > best.modes.shape[1] + 1 or not last.log_likelihood[0] > wanted:
             break
-        fits, best = tried, at
     return Levels(
-        tuple(map(float, fits.modes[best])),
-        float(fits.noise[best]),
-        tuple(map(float, fits.weights[best])),
+        tuple(map(float, best.modes[0])),
+        float(best.noise[0]),
+        tuple(map(float, best.weights[0])),
     )
+
+
+def _best_of(fits: _Fits, which: NDArray[np.bool_] | None = None) -> _Fits:
+    """The likeliest one, of `which` alone; its likelihood is minus infinity where that is none."""
+    likelihood = fits.log_likelihood
+    if which is not None:
+        likelihood = np.where(which, likelihood, -np.inf)
+    at = slice(best := int(np.argmax(likelihood)), best + 1)
+    return _Fits(fits.modes[at], fits.weights[at], fits.noise[at], likelihood[at])
 
 
 def _fitted(values: Floats, counts: Floats, starts: Floats, background: float) -> _Fits:
