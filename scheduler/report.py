@@ -105,6 +105,7 @@ def render_report(report: JobReport) -> str:
             for kind, seconds in spent.items()
         ],
         faults=faults,
+        kinds=time.kinds,
         tiers=traffic_table(report.attempts, report.packed_traffic_bytes),
         traffic_columns=[f"attempt {a.number}" for a in _first_and_last(report.attempts)],
         bound=_bound(report),

@@ -197,6 +197,7 @@ def test_the_report_of_a_recovered_job_tells_what_broke_and_what_it_cost(tmp_pat
         "10.7 s to restart",
         "5 steps lost",
         "node n2 is lost: its raylet died 0.80 s 1.20 s 10.7 s 20 5 4",
+        "1 0.80 s 10.7 s 5",  # by kind: times, to detect, to train again, steps
         "node n2 was killed",
         "Connection closed by peer",
         "submitted, 8 devices",
