@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from ..placement.cluster import Cluster, Node, NodeState
+from ..placement.inference.health_effects import Effects
 from .records import Device, Holding
 
 
@@ -28,14 +29,21 @@ class Ledger:
     """The devices of a cluster at one moment.
 
     cluster: as probed. held: who has which device. away: why a node cannot be used, by node.
+    effects: what of the network is not well, and means for placements; the nodes that this leaves
+    out are among those away.
     """
 
     def __init__(
-        self, cluster: Cluster, held: Mapping[Device, Holding], away: Mapping[str, str]
+        self,
+        cluster: Cluster,
+        held: Mapping[Device, Holding],
+        away: Mapping[str, str],
+        effects: Effects | None = None,
     ) -> None:
         self.cluster = cluster
         self.held = dict(held)
         self.away = dict(away)
+        self.effects = effects or Effects()
 
     def free_devices(self, node: Node) -> tuple[int, ...]:
         """The device indices of a node that a new attempt may take, ascending."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
@@ -96,6 +97,8 @@ class Between:
 Subject = Pair | str | Domain | Between
 """A path (two nodes), a node, the links out of a domain, or those between the domains of one."""
 
+_KINDS: dict[str, type] = {"path": tuple, "node": str, "domain": Domain, "between": Between}
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -113,6 +116,35 @@ class Finding:
     factor: float
     paths: int = 1
     rail: int | None = None
+
+    def to_data(self) -> dict[str, Any]:
+        """The finding as plain data: the subject as `kind` and `names`, and the fields."""
+        subject = self.subject
+        names = [subject.tier, subject.name] if isinstance(subject, Between) else list(subject)
+        return {
+            "kind": next(kind for kind, sort in _KINDS.items() if type(subject) is sort),
+            "names": [subject] if isinstance(subject, str) else names,
+            "health": self.health.value,
+            "symptom": self.symptom.value,
+            "since_s": self.since_s,
+            "factor": self.factor,
+            "paths": self.paths,
+            "rail": self.rail,
+        }
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Self:
+        """What `to_data` was given. Raises KeyError, ValueError, TypeError for other data."""
+        sort, names = _KINDS[data["kind"]], data["names"]
+        return cls(
+            subject=tuple(names) if sort is tuple else sort(*names),
+            health=Health(data["health"]),
+            symptom=Symptom(data["symptom"]),
+            since_s=float(data["since_s"]),
+            factor=float(data["factor"]),
+            paths=int(data["paths"]),
+            rail=data["rail"],
+        )
 
     @property
     def named(self) -> str:

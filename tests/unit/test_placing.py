@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from railweave.placement import AtMost, Cluster, Constraints, evaluate
+from railweave.placement.domains import Domain
+from railweave.placement.inference.health import Finding, Health, Symptom
+from railweave.placement.inference.health_effects import Effects, effects_of
 from railweave.scheduler.job import Job
 from railweave.scheduler.ledger import Ledger
-from railweave.scheduler.placing import find_placement, moved_ranks
+from railweave.scheduler.placing import Found, find_placement, moved_ranks
 from railweave.scheduler.records import Holding
 
 # Two pods of two nodes and a spare in the second, two devices each.
@@ -130,3 +133,68 @@ def test_spares_of_other_jobs_are_taken_only_where_there_is_no_place_without_the
         assert found is not None and not kept & {node for node, _ in found.devices}
     everything = {node.name for node in CLUSTER.nodes}
     assert find_placement(job(2), ledger, kept=everything).placement is not None
+
+
+def weak(*bad: tuple[object, float], most_out: int = 0, cluster: Cluster = CLUSTER) -> Effects:
+    """What findings on these nodes or domains, with what is left of them, mean for placements."""
+    found = [
+        Finding(
+            subject,  # type: ignore[arg-type]
+            Health.DEGRADED if left else Health.DOWN,
+            Symptom.BANDWIDTH,
+            0.0,
+            left,
+        )
+        for subject, left in bad
+    ]
+    return effects_of(cluster, found, most_out)
+
+
+def nodes_of(found: Found) -> set[str]:
+    assert found.placement is not None, found
+    return {node for node, _ in found.placement.devices}
+
+
+def test_nodes_behind_links_that_are_not_well_are_avoided_while_there_are_others() -> None:
+    for name in ("a0", "b0"):
+        ledger = Ledger(CLUSTER, {}, {}, weak((name, 0.7)))
+        found = find_placement(job(4), ledger)
+        assert name not in nodes_of(found) and found.avoided == (name,)
+    everything = find_placement(job(10), ledger)
+    assert len(nodes_of(everything)) == 5 and everything.avoided == ()
+
+
+def test_a_domain_with_slow_links_outwards_is_still_used_for_jobs_inside_it() -> None:
+    pod = weak((Domain("pod", "1"), 0.3))
+    assert nodes_of(find_placement(job(4), Ledger(CLUSTER, {}, {}, pod))) == {"a0", "a1"}
+    taken = {"a0": "busy", "a1": "busy"}
+    inside = nodes_of(find_placement(job(4), Ledger(CLUSTER, {}, taken, pod)))
+    assert inside < {"b0", "b1", "spare"}
+
+
+def test_no_job_is_spread_over_both_sides_of_links_that_are_down() -> None:
+    ledger = Ledger(CLUSTER, {}, {}, weak((Domain("pod", "1"), 0.0)))
+    assert nodes_of(find_placement(job(4), ledger)) == {"a0", "a1"}
+    assert nodes_of(find_placement(job(6), ledger)) == {"b0", "b1", "spare"}
+    both = find_placement(job(8), ledger)
+    assert both.placement is None and not both.never
+    assert "links out of pod 1, which carry nothing" in both.not_now
+
+
+def test_a_weak_node_is_used_where_going_around_it_takes_longer() -> None:
+    tiers = [CLUSTER.tiers[0], CLUSTER.tiers[1].model_copy(update={"oversubscription": 8.0})]
+    cluster = Cluster(name="c", tiers=tuple(tiers), nodes=CLUSTER.nodes)
+    taken = {"spare": "busy"}
+    held = {("b0", 0): Holding("other", 1, 0), ("b1", 0): Holding("other", 1, 0)}
+    slightly = Ledger(cluster, held, taken, weak(("a0", 0.7), cluster=cluster))
+    assert nodes_of(find_placement(job(4), slightly)) == {"a0", "a1"}
+    hardly = Ledger(cluster, held, taken, weak(("a0", 0.01), cluster=cluster))
+    assert "a0" not in nodes_of(find_placement(job(4), hardly))
+
+
+def test_a_further_attempt_leaves_a_node_whose_links_are_not_well() -> None:
+    before = find_placement(job(4), Ledger(CLUSTER, {}, {})).placement
+    assert before is not None
+    bad = before.devices[0][0]
+    after = find_placement(job(4), Ledger(CLUSTER, {}, {}, weak((bad, 0.6))), before)
+    assert bad not in nodes_of(after)
