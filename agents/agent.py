@@ -29,6 +29,7 @@ from .notes import Note
 from .probe_end import NicAddress, PairProbe, ProbeEnd, ProbeOrder
 from .runner import Runner
 
+from .troubles import ClockWatch, DiskWatch, Troubles, steady_s
 _TEND_S = 1.0
 _PRUNE_EVERY_S = 3600.0
 _KEEP_S = 7 * 24 * 3600.0
@@ -54,6 +55,7 @@ class Agent:
     resources, labels: Ray's, as this node was started with.
     nics: where probes of each rail go; by default all to `address`.
     """
+    nvml: pynvml's functions; the library itself by default.
 
     def __init__(
         self,
@@ -66,6 +68,7 @@ class Agent:
         labels: Mapping[str, str],
         nics: Sequence[NicAddress] = (),
     ) -> None:
+        nvml: Any = None,
         self.node = node
         self.node_id = node_id
         self.address = address
@@ -82,6 +85,10 @@ class Agent:
         self._noted: tuple[tuple[str, int, int], ...] = ()
         self._given_ports: dict[int, float] = {}
         self._closed = threading.Event()
+        self._troubles = Troubles()
+        self._clock = ClockWatch(time.time(), steady_s())
+        self._disk = DiskWatch(folder)
+        self._devices = DeviceWatch(nvml)
         self._tender = threading.Thread(target=self._tend, name="tend", daemon=True)
         self._tender.start()
 
@@ -91,6 +98,7 @@ class Agent:
         self._tender.join()
         self._line.close()
         self._pollers.shutdown(cancel_futures=True)
+        self._devices.close()
         self._workers.shutdown(cancel_futures=True)
         self._runner.close()
         os.close(self._raylet_fd)
@@ -106,6 +114,7 @@ class Agent:
             pid=os.getpid(),
             line_port=self._line.port,
         )
+            troubles=self._troubles.told(),
 
     async def inventory(self) -> NodeInventory:
         """What this node has."""
@@ -217,9 +226,17 @@ class Agent:
                 self._runner.tend()
                 self._copies.tend()
                 if time.monotonic() >= prune_at:
+    def _look_for_troubles(self) -> None:
+        wall_s = time.time()
+        jumped = self._clock.look(wall_s, steady_s())
+        full = self._disk.look(wall_s)
+        self._troubles.add(*(found for found in (jumped, full) if found is not None))
+        self._troubles.add(*self._devices.look(time.monotonic()))
+
                     self._runner.prune(_KEEP_S, time.time())
                     prune_at = time.monotonic() + _PRUNE_EVERY_S
             except (OSError, Refused):
+            self._look_for_troubles()
                 _log.exception("node %s could not look after its attempts", self.node)
 
 

@@ -67,7 +67,10 @@ class NodePhase(StrEnum):
 
 
 class RankState(_Message):
-    """One rank's process; exactly one of `exit_code` and `signal` is set once it has exited."""
+    """One rank's process; exactly one of `exit_code` and `signal` is set once it has exited.
+
+    stopping: whether it exited while it was being stopped.
+    """
 
     rank: int
     pid: int | None = None
@@ -77,6 +80,7 @@ class RankState(_Message):
     signal: int | None = None
     last_lines: tuple[str, ...] = ()
     error: str = ""
+    stopping: bool = False
 
     @property
     def failed(self) -> bool:
@@ -132,8 +136,9 @@ class NodeStatus(_Message):
     """One node's part of an attempt. `seq` grows with every change, for long polls.
 
     Times are wall-clock seconds since the epoch on that node. `reason` says why it was STOPPED.
-    vitals: of each rank that runs or has failed, the fields of Vitals; findings: the fields of
-    Finding. Both are plain values, so that a controller of another version can take them in.
+    now_s: when it was told; 0 where that is not known. vitals: of each rank that runs or has
+    failed, the fields of Vitals; findings: the fields of Finding. Both are plain values, so that a
+    controller of another version can take them in.
     """
 
     job_id: str
@@ -145,6 +150,7 @@ class NodeStatus(_Message):
     reason: str = ""
     vitals: tuple[dict[str, Any], ...] = ()
     findings: tuple[dict[str, Any], ...] = ()
+    now_s: float = 0.0
 
     def rank_findings(self) -> tuple[Finding, ...]:
         """What its guard found wrong with running ranks."""
@@ -178,7 +184,8 @@ class Heartbeat(_Message):
     """An agent's sign of life: its node, its clock, its process, and the attempts its guards hold.
 
     notes: how many bytes the ranks of an attempt have noted here, as (job id, attempt, bytes).
-    line_port: where it listens for the daemon's line; 0: nowhere.
+    line_port: where it listens for the daemon's line; 0: nowhere. troubles: what is wrong with the
+    node, as (source, number, the fields of Trouble).
     """
 
     node: str
@@ -188,3 +195,4 @@ class Heartbeat(_Message):
     notes: tuple[tuple[str, int, int], ...] = ()
     pid: int = 0
     line_port: int = 0
+    troubles: tuple[tuple[str, int, dict[str, Any]], ...] = ()

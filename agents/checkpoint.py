@@ -17,6 +17,7 @@ the folder is not a checkpoint. Needs no Ray, and PyTorch only for states that a
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable
@@ -55,6 +56,7 @@ from .checkpoint_manifest import (
 )
 from .checkpoint_state import ChecksumWriter, kind_of, read_state, write_state
 from .checkpoint_storage import Storage, checksum
+from .notes import note
 
 __all__ = [
     "Check",
@@ -222,7 +224,7 @@ class Checkpointer:
             raise self._write_error(error, step, f"{folder}/{name}", None) from error
 
     def remove_record(self, step: int, name: str) -> None:
-        """Remove what an earlier try of the same step wrote, so that nobody takes it for this one's.
+        """Remove what an earlier try of the same step wrote, lest it be taken for this one's.
 
         Raises CheckpointError.
         """
@@ -306,10 +308,13 @@ class Checkpointer:
         with suppress(OSError):
             free_bytes = self._storage.free_bytes()
         free = "" if free_bytes is None else f" ({free_bytes} bytes free there)"
-        return CheckpointError(
+        told = (
             f"rank {self.rank} cannot save step {step}: {cause}{done} at "
             f"{self._storage.path(name)}{free}; the checkpoints before it are unharmed"
         )
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            note("disk_full", told, step=step, rank=self.rank)
+        return CheckpointError(told)
 
 
 def _number(given: int | None, name: str, variable: str, default: int, least: int) -> int:

@@ -141,6 +141,8 @@ class Guard:
     def _exit(self, rank: int, code: int) -> Record:
         change: Record = {"rank": rank, "exited_s": time.time()}
         change["signal" if code < 0 else "exit_code"] = abs(code)
+        if self.reason:
+            change["stopping"] = True
         if code != 0:
             change["last_lines"] = last_lines(log_path(self.folder, rank))
         return change

@@ -17,7 +17,7 @@ from typing import Any
 from .progress import VARIABLE
 
 NAME = "notes.jsonl"
-KINDS = frozenset({"checkpoint", "checkpoint-failed"})
+KINDS = frozenset({"checkpoint", "checkpoint-failed", "disk_full"})
 """What may be noted; a rank cannot write other events into the history."""
 _LINE_BYTES = 4096
 _MESSAGE_LENGTH = 1500

@@ -134,7 +134,9 @@ class Runner:
                 or found["seq"] > after_seq
                 or left_s <= 0
             ):
-                return NodeStatus.model_validate({**found, "vitals": self._vitals(found, folder)})
+                vitals = self._vitals(found, folder)
+                told = {**found, "vitals": vitals, "now_s": time.time()}
+                return NodeStatus.model_validate(told)
             request = {"command": "wait", "after_seq": after_seq, "wait_s": left_s}
             if self._ask(folder, request, left_s + _ANSWER_MARGIN_S) is None:
                 time.sleep(min(0.05, left_s))

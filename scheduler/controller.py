@@ -100,6 +100,12 @@ class Controller:
             if self._plan is not None and self._plan.node_ids[node] == node_id:
                 link.give_up(NodeGone(why, FaultKind(kind)))
 
+    async def device_broken(self, node_id: str, device: int, message: str) -> None:
+        """Break the attempt off if it uses a device that is broken, as the node's agent found."""
+        for node in self._links:
+            if self._plan is not None and self._plan.node_ids[node] == node_id and self._watch:
+                self._watch.device_broken(node, device, message)
+
     async def standing(self) -> str:
         """What this controller is at, as JSON."""
         attempt = self._plan.attempt if self._plan else 0

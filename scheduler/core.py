@@ -24,7 +24,7 @@ class Core:
     wake: set when the queue or the free devices may have changed.
     doing: what is being done for a job that is being launched, for people.
     waits: why each waiting job waits; unplaceable: jobs the solver could not place on the devices
-        that were free, and until when that is believed.
+        that were free, and until when that is believed, by `tick_s`.
     on_final: called with the id of a job that has come to its end.
     """
 
@@ -41,8 +41,13 @@ class Core:
 
     @staticmethod
     def now_s() -> float:
-        """Wall-clock seconds."""
+        """Wall-clock seconds, for what is written down."""
         return time.time()
+
+    @staticmethod
+    def tick_s() -> float:
+        """Seconds of a clock that nobody sets, for what is waited for."""
+        return time.monotonic()
 
     def advance(
         self,
@@ -84,11 +89,10 @@ class Core:
         self.changed()
         return taken
 
-    def believed_unplaceable(self, now_s: float) -> dict[str, str]:
+    def believed_unplaceable(self) -> dict[str, str]:
         """Jobs that the solver, Ray or a node refused lately, with the reason."""
-        return {
-            job_id: why for job_id, (why, until_s) in self.unplaceable.items() if until_s > now_s
-        }
+        now = self.tick_s()
+        return {job_id: why for job_id, (why, until) in self.unplaceable.items() if until > now}
 
     def verdict(self, job: JobRecord) -> Verdict | None:
         """What followed from the last fault of a job that waits; None where nothing broke."""

@@ -68,6 +68,7 @@ class Daemon:
         self._launcher = Launcher(self._core, self._nodes)
         self._recovery = Recovery(self._core, self._nodes, self._launcher)
         self._nodes.on_lost.append(self._recovery.tell_node_lost)
+        self._nodes.on_broken.append(self._recovery.tell_device_broken)
         self._noted_waits: dict[str, str] = {}
         self._started_s = Core.now_s()
         self._fenced = ""
@@ -300,13 +301,8 @@ class Daemon:
             if self._nodes.topology.cluster is None:
                 core.waits = {job.job_id: "no node of the cluster is known yet" for job in queue}
                 return
-            unplaceable = {
-                job_id: why
-                for job_id, (why, until_s) in core.unplaceable.items()
-                if until_s > now_s
-            }
-            settled = self._nodes.settled
-            found = look(queue, self._nodes.ledger().supply(), unplaceable, settled)
+            supply, settled = self._nodes.ledger().supply(), self._nodes.settled
+            found = look(queue, supply, core.believed_unplaceable(), settled)
             for job_id, why in found.impossible.items():
                 core.advance(job_id, JobEvent.REJECT, why)
             core.waits = found.waits | pauses

@@ -42,6 +42,8 @@ class FaultKind(StrEnum):
     """A node refused to start its part."""
     SURVIVORS = "survivors"
     """Processes of the attempt cannot be ended."""
+    DEVICE_ERROR = "device_error"
+    """A device that a rank runs on is broken, as its driver says."""
     PARTITION = "partition"
     """The network between the head and a node that lives was cut for too long."""
     NODE_HUNG = "node_hung"
@@ -58,8 +60,8 @@ class Fault(BaseModel):
     """What broke, where, and since when. Times are wall-clock seconds.
 
     node_at_fault: whether the node is to be set aside. seen_s: when the controller noticed;
-    happened_s: when it happened by the node's own clock, where that is known. step: the last one
-    that the rank reported.
+    happened_s: when it happened by the clock of the controller, where that is known. step: the
+    last one that the rank reported.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True)  # a newer controller may tell more
@@ -97,8 +99,8 @@ def part_fault(status: NodeStatus, now_s: float) -> Fault | None:
             node=status.node,
             last_lines=failed[0].last_lines if failed else (),
         )
-    broken = [_rank_fault(status.node, rank, now_s, steps.get(rank.rank)) for rank in failed]
-    broken += [_found_fault(status.node, found, now_s) for found in status.rank_findings()]
+    broken = [_rank_fault(status, rank, now_s, steps.get(rank.rank)) for rank in failed]
+    broken += [_found_fault(status, found, now_s) for found in status.rank_findings()]
     if broken:
         return root_cause(broken[0], broken[1:])
     if status.phase is NodePhase.UNKNOWN:
@@ -115,16 +117,17 @@ def part_fault(status: NodeStatus, now_s: float) -> Fault | None:
 def earlier_faults(status: NodeStatus, stop_began_s: float, now_s: float) -> list[Fault]:
     """Ranks of a stopped part that had failed by themselves before the stop began.
 
-    The signals of the stop itself are left out whatever their time: clocks of nodes differ.
+    What exited while it was being stopped is left out, and so are the signals of the stop itself.
     """
     ours = (signals.SIGTERM, signals.SIGKILL)
     steps = _last_steps(status)
-    return [_found_fault(status.node, found, now_s) for found in status.rank_findings()] + [
-        _rank_fault(status.node, rank, now_s, steps.get(rank.rank))
+    return [_found_fault(status, found, now_s) for found in status.rank_findings()] + [
+        _rank_fault(status, rank, now_s, steps.get(rank.rank))
         for rank in status.ranks
         if rank.failed
+        and not rank.stopping
         and rank.signal not in ours
-        and (rank.exited_s is None or rank.exited_s < stop_began_s)
+        and (rank.exited_s is None or _here_s(status, rank.exited_s, now_s) < stop_began_s)
     ]
 
 
@@ -148,6 +151,18 @@ def lost(node: str, why: str, now_s: float, kind: FaultKind = FaultKind.NODE_LOS
         seen_s=now_s,
         node=node,
         node_at_fault=True,
+    )
+
+
+def broken_device(node: str, rank: int, message: str, now_s: float) -> Fault:
+    """A device that broke under a rank; `message` names it."""
+    return Fault(
+        kind=FaultKind.DEVICE_ERROR,
+        message=f"{message}, on node {node} under rank {rank}",
+        seen_s=now_s,
+        node=node,
+        node_at_fault=True,
+        rank=rank,
     )
 
 
@@ -222,15 +237,23 @@ _FINDINGS = {
 }
 
 
-def _found_fault(node: str, found: Finding, now_s: float) -> Fault:
+def _here_s(status: NodeStatus, there_s: float, now_s: float) -> float:
+    """A time of a node's clock by this one: nodes' clocks differ, and may be set meanwhile."""
+    return there_s + (now_s - status.now_s if status.now_s else 0.0)
+
+
+def _found_fault(status: NodeStatus, found: Finding, now_s: float) -> Fault:
     kind, advice = _FINDINGS.get(found.kind, (FaultKind.UNKNOWN, "see the log of the rank"))
     return Fault(
         kind=kind,
-        message=f"rank {found.rank} on node {node} {found.what}{after_step(found.step)}; {advice}",
+        message=(
+            f"rank {found.rank} on node {status.node} {found.what}{after_step(found.step)}; "
+            f"{advice}"
+        ),
         seen_s=now_s,
-        node=node,
+        node=status.node,
         rank=found.rank,
-        happened_s=found.since_s,
+        happened_s=_here_s(status, found.since_s, now_s),
         last_lines=found.last_lines,
         step=found.step,
     )
@@ -245,7 +268,8 @@ def _last_steps(status: NodeStatus) -> dict[int, int]:
     return {each.rank: each.step for each in status.rank_vitals() if each.step is not None}
 
 
-def _rank_fault(node: str, rank: RankState, now_s: float, step: int | None) -> Fault:
+def _rank_fault(status: NodeStatus, rank: RankState, now_s: float, step: int | None) -> Fault:
+    node = status.node
     if rank.pid is None and rank.error:
         kind, what = FaultKind.RANK_START, f"could not be started: {rank.error}"
     elif rank.signal is not None:
@@ -263,7 +287,7 @@ def _rank_fault(node: str, rank: RankState, now_s: float, step: int | None) -> F
         rank=rank.rank,
         exit_code=rank.exit_code,
         signal=rank.signal,
-        happened_s=rank.exited_s,
+        happened_s=None if rank.exited_s is None else _here_s(status, rank.exited_s, now_s),
         last_lines=rank.last_lines,
         step=step,
     )

@@ -63,7 +63,7 @@ class Launcher:
             return
         if found.placement is None:
             wait_s = core.settings.settle_s if found.never else _UNPLACEABLE_S
-            core.unplaceable[job_id] = (found.not_now or found.never, core.now_s() + wait_s)
+            core.unplaceable[job_id] = (found.not_now or found.never, core.tick_s() + wait_s)
             return
         number = record.life.attempt + 1
         moved = moved_ranks(before.devices, found.placement.devices) if before else None
@@ -85,7 +85,7 @@ class Launcher:
             )
         except DoubleBooking as error:
             _log.error("placed on devices that are held: %s", error)
-            core.unplaceable[job_id] = (str(error), core.now_s() + _TRY_AGAIN_S)
+            core.unplaceable[job_id] = (str(error), core.tick_s() + _TRY_AGAIN_S)
             return
         if taken.outcome is Outcome.CHANGED:
             work = self._launch(job, job_id, number, taken.life.faults, placement)
@@ -109,7 +109,7 @@ class Launcher:
             await call_off(core, job_id, number, why)
             self._refusals[job_id] = self._refusals.get(job_id, 0) + 1
             wait_s = min(_TRY_AGAIN_S * 2 ** (self._refusals[job_id] - 1), _UNPLACEABLE_S)
-            core.unplaceable[job_id] = (why, core.now_s() + wait_s)
+            core.unplaceable[job_id] = (why, core.tick_s() + wait_s)
         else:
             self._refusals.pop(job_id, None)
         finally:

@@ -18,12 +18,14 @@ from ..agents.attempt import Heartbeat, LogChunk, NodeStatus, Refused
 from ..agents.fleet import Fleet, NodeAgent, ensure_agents, inventories, node_names
 from ..agents.inventory import DEVICE_RESOURCE, DeviceSource
 from ..agents.prober import ProbeSettings
+from ..agents.troubles import ClockWatch, Kind, steady_s
 from .core import Core
 from .fault import FaultKind
 from .ledger import Ledger
 from .link import off_loop, reason, within
 from .notes_of_ranks import NotesOfRanks
 from .quarantine import NodeRecord, Why
+from .node_troubles import NodeTroubles
 from .reach import Reach
 from .standings import Standings
 from .topology import Topology
@@ -50,7 +52,8 @@ class NodeFacts:
 class Nodes:
     """The nodes of the Ray cluster that have an agent, by name.
 
-    on_lost: called with the node id of a node that was lost, why, and in which way.
+    on_lost: called with the node id of a node that was lost, why, and in which way. on_broken:
+    called with the node id, the device and a message when a device is broken.
     """
 
     def __init__(self, core: Core) -> None:
@@ -60,6 +63,7 @@ class Nodes:
         self.on_lost: list[Callable[[str, str, FaultKind], Awaitable[None]]] = []
         self._agents: dict[str, NodeAgent] = {}
         self._reach = Reach(core, self._agents, self.lost, self.refresh)
+        self.on_broken: list[Callable[[str, int, str], Awaitable[None]]] = []
         self._pings: dict[str, asyncio.Task[None]] = {}
         self._joining: dict[str, str] = {}
         self._last_join_s = time.monotonic()
@@ -69,6 +73,8 @@ class Nodes:
         self._ending: set[tuple[str, str, int]] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
 
+        self._troubles = NodeTroubles(core)
+        self._clock = ClockWatch(core.now_s(), steady_s())
     # What others ask
 
     def facts(self, node: str) -> NodeFacts:
@@ -302,6 +308,7 @@ class Nodes:
                     self._background(self._noted.take(node, agent.actor, beat.notes))
             await asyncio.sleep(self._core.settings.heartbeat_s)
 
+                self._take_troubles(node, agent, beat)
     def _note_restart(self, node: str, pid: int) -> None:
         """Write down that Ray had to start a node's agent again."""
         before = self._pids.get(node, pid)
@@ -317,6 +324,14 @@ class Nodes:
             return
         self._ending.add((node, job_id, attempt))
         self._background(self._end(node, agent, job_id, attempt))
+    def _take_troubles(self, node: str, agent: NodeAgent, beat: Heartbeat) -> None:
+        for trouble in self._troubles.take(node, beat.troubles):
+            if trouble.kind is Kind.DEVICE_ERROR:
+                self.fault(node, Why.DEVICE, trouble.message)
+                device = -1 if trouble.device is None else trouble.device
+                for told in self.on_broken:
+                    self._background(told(agent.node_id, device, trouble.message))
+
 
     async def _end(self, node: str, agent: NodeAgent, job_id: str, attempt: int) -> None:
         try:
@@ -351,6 +366,8 @@ class Nodes:
             if over and node in self._agents and not leftover:
                 self.standings.let_back(node, "well again for long enough")
                 self._core.unplaceable.clear()
+        if jumped := self._clock.look(now_s, steady_s()):
+            self.standings.shift(jumped.data["jump_s"])
                 self._core.changed()
 
     def _agent(self, node: str) -> NodeAgent:

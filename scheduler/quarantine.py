@@ -25,8 +25,14 @@ class Why(StrEnum):
     """A job broke on it with an error of its own and then succeeded without it."""
     SURVIVORS = "survivors"
     """Processes on it cannot be ended, so its devices are not free. No cap holds here."""
+    DEVICE = "device"
+    """One of its devices is broken, as the driver says. No cap holds here."""
     OPERATOR = "operator"
     """Somebody asked for it. Nothing but a release, or the time they gave, ends it."""
+
+
+# What makes a node unfit for any job, whatever share of the cluster that is.
+_UNFIT = (Why.SURVIVORS, Why.DEVICE)
 
 
 @dataclass(frozen=True)
@@ -130,7 +136,7 @@ def ruled(
         return Ruling(before)
     after = replace(before, faults=(*before.faults, fault))
     numbers = {
-        "faults": after.count(Why.FAULT, Why.SURVIVORS),
+        "faults": after.count(Why.FAULT, *_UNFIT),
         "losses": after.count(Why.LOST),
         "suspicions": after.count(Why.SUSPECTED),
         "out": out,
@@ -144,11 +150,11 @@ def ruled(
     needed = 1 if on_trial else rules.suspicions
     if fault.why is Why.SUSPECTED and numbers["suspicions"] < needed:
         return Ruling(after, numbers=numbers)
-    if fault.why is not Why.SURVIVORS and before.out is None and out >= rules.most_out(nodes):
+    if fault.why not in _UNFIT and before.out is None and out >= rules.most_out(nodes):
         return Ruling(after, capped=True, numbers=numbers)
-    count = max(1, after.count(Why.FAULT, Why.SURVIVORS, Why.SUSPECTED) - (needed - 1))
+    count = max(1, after.count(Why.FAULT, Why.SUSPECTED, *_UNFIT) - (needed - 1))
     away_s = min(rules.set_aside_s * count, rules.longest_s)
-    kept = Why.SURVIVORS if Why.SURVIVORS in (before.out, fault.why) else fault.why
+    kept = next((why for why in _UNFIT if why in (before.out, fault.why)), fault.why)
     return Ruling(replace(after, out=kept), True, now_s + away_s, numbers=numbers)
 
 

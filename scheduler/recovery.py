@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from dataclasses import replace
+from typing import Any
 
 import ray
 from ray.exceptions import RayError
@@ -111,7 +112,8 @@ class Recovery:
                 self._nodes.fault(node, Why.SURVIVORS, why, report.job_id)
             fault = report.fault
             told = {*report.lost, *report.survivors}
-            if fault and fault.node_at_fault and fault.node not in told:
+            known = fault is not None and fault.kind is FaultKind.DEVICE_ERROR  # from its agent
+            if fault and fault.node_at_fault and fault.node not in told and not known:
                 self._nodes.fault(fault.node, Why.FAULT, fault.message, report.job_id)
         if life.state in (JobState.LAUNCHING, JobState.RUNNING):
             self._fault(report)
@@ -217,12 +219,19 @@ class Recovery:
 
     async def tell_node_lost(self, node_id: str, why: str, kind: FaultKind) -> None:
         """Tell every controller that a node is gone; each knows whether that concerns it."""
+        await self._tell_all("node_lost", node_id, why, kind.value)
+
+    async def tell_device_broken(self, node_id: str, device: int, message: str) -> None:
+        """Tell every controller that a device is broken; each knows whether that concerns it."""
+        await self._tell_all("device_broken", node_id, device, message)
+
+    async def _tell_all(self, method: str, *arguments: Any) -> None:
         for record in self._core.store.holding():
             try:
                 controller = await off_loop(find_controller, record.job_id)
-                await within(controller.node_lost.remote(node_id, why, kind.value), _STANDING_S)
+                await within(getattr(controller, method).remote(*arguments), _STANDING_S)
             except (RayError, TimeoutError, ValueError) as error:
-                _log.warning("%s not told of a lost node: %s", record.job_id, error)
+                _log.warning("%s not told of %s: %s", record.job_id, method, error)
 
     async def sweep(self) -> None:
         """Remove reservations and controllers that belong to no attempt under way."""

@@ -66,6 +66,14 @@ class Standings:
         self._core.store.release(node, why, now_s)
         self._keep(node, let_back(self._of(node), now_s, self._core.settings.rules))
 
+    def shift(self, jump_s: float) -> None:
+        """The clock was set: nodes that are out for a time stay out for what was left of it."""
+        now_s = self._core.now_s()
+        for node, found in self._core.store.quarantined().items():
+            if found.until_s is not None:
+                until_s = found.until_s + jump_s
+                self._core.store.quarantine(node, found.reason, now_s, until_s)
+
     def set_aside(self, node: str, reason: str, for_s: float | None) -> None:
         """Keep a node out because somebody asked for it, in place of any other reason."""
         now_s = self._core.now_s()

@@ -15,6 +15,7 @@ from .fault import (
     Fault,
     FaultKind,
     all_succeeded,
+    broken_device,
     earlier_faults,
     lost,
     part_fault,
@@ -88,6 +89,13 @@ class Watch:
         self._hang_timeout_s = _setting(plan, TIMEOUT_VARIABLE)
         self._straggler_ratio = _setting(plan, RATIO_VARIABLE)
         self._look_at = 0.0
+
+    def device_broken(self, node: str, device: int, message: str) -> None:
+        """Break the attempt off if one of its ranks runs on a device that is broken."""
+        for rank in self._launch_of[node].ranks:
+            if rank.device == device:
+                self._faults.append(broken_device(node, rank.rank, message, time.time()))
+                self._changed.set()
 
     def stop(self) -> None:
         """End the attempt on request; nothing counts as broken then."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -26,6 +27,7 @@ from railweave.agents.checkpoint import (
 )
 from railweave.agents.checkpoint_background import BackgroundSaves
 from railweave.agents.checkpoint_pace import Pace
+from railweave.agents.notes import read_notes
 from waiting import wait_until
 
 DEADLINE_S = 60
@@ -261,3 +263,24 @@ def test_the_stall_is_a_small_part_of_a_blocking_save(tmp_path: Path) -> None:
     # The least of each is what they take when nobody else wants the core. The benchmark has the
     # figure to promise, a fifth; here a machine under load must not matter.
     assert min(stalls_s) <= 0.4 * min(blocking_s), (stalls_s, blocking_s)
+
+
+def test_a_disk_without_room_is_told_to_the_jobs_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "attempt").mkdir()
+    progress = tmp_path / "attempt" / "rank-0.progress"
+    monkeypatch.setenv("RAILWEAVE_PROGRESS", str(progress))
+    checkpoints = Checkpointer(tmp_path / "checkpoints", 0, 1, 1)
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    monkeypatch.setattr(os, "fsync", lambda handle: _raise(full))
+    with pytest.raises(CheckpointError, match="No space left on device"):
+        checkpoints.save(4, b"four")
+    monkeypatch.undo()
+    (told,) = read_notes(tmp_path / "attempt")
+    assert (told.kind, told.data["step"], told.data["rank"]) == ("disk_full", 4, 0)
+    assert "unharmed" in told.message
+
+
+def _raise(error: OSError) -> None:
+    raise error

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 from node_bench import TOKEN, NodeBench, node_bench
-from railweave.agents.attempt import NodeLaunch, NodePhase, NodeStatus, StopReport
+from railweave.agents.attempt import NodeLaunch, NodePhase, NodeStatus, RankState, StopReport
 from railweave.agents.runner import Runner
-from railweave.scheduler.fault import FaultKind
+from railweave.scheduler.fault import FaultKind, earlier_faults, part_fault, root_cause
 from railweave.scheduler.job import Job
 from railweave.scheduler.launching import Attempt, launches
 from railweave.scheduler.messages import AttemptPlan, Happened, Report
@@ -358,3 +358,49 @@ def test_taking_up_an_attempt_that_was_being_stopped_only_stops_it(fabric: Fabri
     happened = fabric.run(fabric.watch(fabric.plan(*[STAY] * 4), stopping=True))
     assert happened == [Happened.STOPPED]
     assert fabric.nothing_is_left()
+
+
+def test_a_broken_device_breaks_the_attempt_that_uses_it_and_explains_ranks_that_fail(
+    fabric: Fabric,
+) -> None:
+    plan = fabric.plan(STAY, STAY, STAY, UNTIL.format("gone") + "; 1/0")
+    watch = fabric.watch(plan)
+
+    async def break_down() -> None:
+        await fabric.told(Happened.RUNNING)
+        watch.device_broken("n1", 7, "device 7 reports Xid 79")  # not one of this attempt's
+        (fabric.folder / "gone").touch()
+        watch.device_broken("n1", 1, "device 1 reports Xid 79")
+
+    fabric.run(watch, break_down)
+    fault = fabric.reports[-1].fault
+    assert fault is not None
+    assert (fault.kind, fault.node, fault.rank) == (FaultKind.DEVICE_ERROR, "n1", 3)
+    assert fault.message == "device 1 reports Xid 79, on node n1 under rank 3"
+    assert fault.node_at_fault and fabric.nothing_is_left()
+
+
+HOUR_S = 3600.0
+
+
+def ended(node: str, clock_s: float, *ranks: RankState) -> NodeStatus:
+    return NodeStatus(
+        job_id="job", attempt=1, node=node, phase=NodePhase.RUNNING, ranks=ranks, now_s=clock_s
+    )
+
+
+def test_the_first_of_two_failed_ranks_is_named_though_a_nodes_clock_is_an_hour_ahead() -> None:
+    first = RankState(rank=2, pid=1, exited_s=1000.0 + HOUR_S, exit_code=3)
+    second = RankState(rank=0, pid=1, exited_s=1000.5, exit_code=1)
+    found = part_fault(ended("n1", 1001.0 + HOUR_S, first), now_s=1001.0)
+    other = part_fault(ended("n0", 1001.0, second), now_s=1001.0)
+    assert found is not None and other is not None
+    assert root_cause(other, [found]).rank == 2
+
+
+def test_a_rank_that_fails_while_it_is_stopped_is_no_cause_whatever_its_clock_says() -> None:
+    stopped = RankState(rank=0, pid=1, exited_s=999.0, exit_code=1, stopping=True)
+    behind = RankState(rank=1, pid=1, exited_s=1000.5 - HOUR_S, exit_code=1)
+    earlier = RankState(rank=2, pid=1, exited_s=999.5 - HOUR_S, exit_code=1)
+    status = ended("n0", 1001.0 - HOUR_S, stopped, behind, earlier)
+    assert [fault.rank for fault in earlier_faults(status, 1000.0, 1001.0)] == [2]
