@@ -22,14 +22,15 @@ from .attempt import Heartbeat, LogChunk, NodeLaunch, NodeStatus, Refused, StopR
 from .checkpoint_history import Place
 from .checkpoint_nodes import node_directory, storage_of
 from .copy_host import CopyHost
+from .device_health import DeviceWatch
 from .inventory import NodeInventory, take_inventory
 from .lifeline import LifelineEnd, reaches
 from .netprobe import Opening
 from .notes import Note
 from .probe_end import NicAddress, PairProbe, ProbeEnd, ProbeOrder
 from .runner import Runner
-
 from .troubles import ClockWatch, DiskWatch, Troubles, steady_s
+
 _TEND_S = 1.0
 _PRUNE_EVERY_S = 3600.0
 _KEEP_S = 7 * 24 * 3600.0
@@ -54,8 +55,8 @@ class Agent:
     raylet_pid: the process whose death ends every rank here.
     resources, labels: Ray's, as this node was started with.
     nics: where probes of each rail go; by default all to `address`.
-    """
     nvml: pynvml's functions; the library itself by default.
+    """
 
     def __init__(
         self,
@@ -67,8 +68,8 @@ class Agent:
         resources: Mapping[str, float],
         labels: Mapping[str, str],
         nics: Sequence[NicAddress] = (),
-    ) -> None:
         nvml: Any = None,
+    ) -> None:
         self.node = node
         self.node_id = node_id
         self.address = address
@@ -84,11 +85,11 @@ class Agent:
         self._workers = ThreadPoolExecutor(_WORKERS, "work")
         self._noted: tuple[tuple[str, int, int], ...] = ()
         self._given_ports: dict[int, float] = {}
-        self._closed = threading.Event()
         self._troubles = Troubles()
         self._clock = ClockWatch(time.time(), steady_s())
         self._disk = DiskWatch(folder)
         self._devices = DeviceWatch(nvml)
+        self._closed = threading.Event()
         self._tender = threading.Thread(target=self._tend, name="tend", daemon=True)
         self._tender.start()
 
@@ -97,8 +98,8 @@ class Agent:
         self._closed.set()
         self._tender.join()
         self._line.close()
-        self._pollers.shutdown(cancel_futures=True)
         self._devices.close()
+        self._pollers.shutdown(cancel_futures=True)
         self._workers.shutdown(cancel_futures=True)
         self._runner.close()
         os.close(self._raylet_fd)
@@ -113,8 +114,8 @@ class Agent:
             notes=self._noted,
             pid=os.getpid(),
             line_port=self._line.port,
-        )
             troubles=self._troubles.told(),
+        )
 
     async def inventory(self) -> NodeInventory:
         """What this node has."""
@@ -218,14 +219,6 @@ class Agent:
                 self._given_ports[port] = now + _PORT_REST_S
                 return port
 
-    def _tend(self) -> None:
-        prune_at = time.monotonic()
-        while not self._closed.wait(_TEND_S):
-            try:
-                self._noted = self._runner.noted()
-                self._runner.tend()
-                self._copies.tend()
-                if time.monotonic() >= prune_at:
     def _look_for_troubles(self) -> None:
         wall_s = time.time()
         jumped = self._clock.look(wall_s, steady_s())
@@ -233,10 +226,18 @@ class Agent:
         self._troubles.add(*(found for found in (jumped, full) if found is not None))
         self._troubles.add(*self._devices.look(time.monotonic()))
 
+    def _tend(self) -> None:
+        prune_at = time.monotonic()
+        while not self._closed.wait(_TEND_S):
+            self._look_for_troubles()
+            try:
+                self._noted = self._runner.noted()
+                self._runner.tend()
+                self._copies.tend()
+                if time.monotonic() >= prune_at:
                     self._runner.prune(_KEEP_S, time.time())
                     prune_at = time.monotonic() + _PRUNE_EVERY_S
             except (OSError, Refused):
-            self._look_for_troubles()
                 _log.exception("node %s could not look after its attempts", self.node)
 
 

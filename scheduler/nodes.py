@@ -23,9 +23,9 @@ from .core import Core
 from .fault import FaultKind
 from .ledger import Ledger
 from .link import off_loop, reason, within
+from .node_troubles import NodeTroubles
 from .notes_of_ranks import NotesOfRanks
 from .quarantine import NodeRecord, Why
-from .node_troubles import NodeTroubles
 from .reach import Reach
 from .standings import Standings
 from .topology import Topology
@@ -61,20 +61,20 @@ class Nodes:
         self.topology = Topology(core)
         self.standings = Standings(core)
         self.on_lost: list[Callable[[str, str, FaultKind], Awaitable[None]]] = []
+        self.on_broken: list[Callable[[str, int, str], Awaitable[None]]] = []
         self._agents: dict[str, NodeAgent] = {}
         self._reach = Reach(core, self._agents, self.lost, self.refresh)
-        self.on_broken: list[Callable[[str, int, str], Awaitable[None]]] = []
         self._pings: dict[str, asyncio.Task[None]] = {}
         self._joining: dict[str, str] = {}
         self._last_join_s = time.monotonic()
         self._held: dict[str, tuple[tuple[str, int], ...]] = {}
         self._pids: dict[str, int] = {}
         self._noted = NotesOfRanks(core)
+        self._troubles = NodeTroubles(core)
+        self._clock = ClockWatch(core.now_s(), steady_s())
         self._ending: set[tuple[str, str, int]] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
 
-        self._troubles = NodeTroubles(core)
-        self._clock = ClockWatch(core.now_s(), steady_s())
     # What others ask
 
     def facts(self, node: str) -> NodeFacts:
@@ -302,13 +302,13 @@ class Nodes:
                 self._reach.heard(node, beat.line_port)
                 self._held[node] = beat.attempts
                 self._note_restart(node, beat.pid)
+                self._take_troubles(node, agent, beat)
                 for job_id, attempt in beat.attempts:
                     self._end_if_over(node, agent, job_id, attempt)
                 if self._noted.new(node, beat.notes):
                     self._background(self._noted.take(node, agent.actor, beat.notes))
             await asyncio.sleep(self._core.settings.heartbeat_s)
 
-                self._take_troubles(node, agent, beat)
     def _note_restart(self, node: str, pid: int) -> None:
         """Write down that Ray had to start a node's agent again."""
         before = self._pids.get(node, pid)
@@ -318,12 +318,6 @@ class Nodes:
             data = {"node": node, "pid": pid, "pid_before": before}
             self._core.note("agent_restarted", message, data=data)
 
-    def _end_if_over(self, node: str, agent: NodeAgent, job_id: str, attempt: int) -> None:
-        """Stop ranks of an attempt that is over, as on a node that comes back from a partition."""
-        if self._is_current(job_id, attempt) or (node, job_id, attempt) in self._ending:
-            return
-        self._ending.add((node, job_id, attempt))
-        self._background(self._end(node, agent, job_id, attempt))
     def _take_troubles(self, node: str, agent: NodeAgent, beat: Heartbeat) -> None:
         for trouble in self._troubles.take(node, beat.troubles):
             if trouble.kind is Kind.DEVICE_ERROR:
@@ -332,6 +326,12 @@ class Nodes:
                 for told in self.on_broken:
                     self._background(told(agent.node_id, device, trouble.message))
 
+    def _end_if_over(self, node: str, agent: NodeAgent, job_id: str, attempt: int) -> None:
+        """Stop ranks of an attempt that is over, as on a node that comes back from a partition."""
+        if self._is_current(job_id, attempt) or (node, job_id, attempt) in self._ending:
+            return
+        self._ending.add((node, job_id, attempt))
+        self._background(self._end(node, agent, job_id, attempt))
 
     async def _end(self, node: str, agent: NodeAgent, job_id: str, attempt: int) -> None:
         try:
@@ -360,14 +360,14 @@ class Nodes:
 
     def _release_due(self) -> None:
         now_s = self._core.now_s()
+        if jumped := self._clock.look(now_s, steady_s()):
+            self.standings.shift(jumped.data["jump_s"])
         for node, found in self._core.store.quarantined().items():
             over = found.until_s is not None and now_s >= found.until_s
             leftover = [a for a in self._held.get(node, ()) if not self._is_current(*a)]
             if over and node in self._agents and not leftover:
                 self.standings.let_back(node, "well again for long enough")
                 self._core.unplaceable.clear()
-        if jumped := self._clock.look(now_s, steady_s()):
-            self.standings.shift(jumped.data["jump_s"])
                 self._core.changed()
 
     def _agent(self, node: str) -> NodeAgent:
