@@ -78,7 +78,6 @@ class Daemon:
                 (self._nodes.refresh, settings.heartbeat_s),
                 (self._recovery.tend, _TEND_S),
                 (self._recovery.sweep, _SWEEP_S),
-                (self._nodes.health.tend, _TEND_S / 2),
                 (self._schedule, 0.0),
             )
         ]
