@@ -40,7 +40,7 @@ from .recovery import Recovery
 from .settings import Settings
 from .solver_warm_up import warm_up_solver
 from .store import FencedOff, Store
-from .views import CheckpointPlace, DaemonStatus, JobView
+from .views import CheckpointPlace, DaemonStatus, JobView, NetworkView
 
 _IDLE_S = 5.0
 _TEND_S = 2.0
@@ -78,6 +78,7 @@ class Daemon:
                 (self._nodes.refresh, settings.heartbeat_s),
                 (self._recovery.tend, _TEND_S),
                 (self._recovery.sweep, _SWEEP_S),
+                (self._nodes.health.tend, _TEND_S / 2),
                 (self._schedule, 0.0),
             )
         ]
@@ -235,6 +236,16 @@ class Daemon:
             why = self._nodes.topology.problem or "the agents of its nodes are starting"
             raise LookupError(f"the cluster is not known yet: {why}")
         return found.model_dump_json(exclude_none=True)
+
+    async def network(self) -> str:
+        """The cluster as it is now and what of its network is not well, as a NetworkView.
+
+        Raises LookupError before a node with devices is known.
+        """
+        cluster = await self.cluster()
+        now = self._nodes.ledger().shown().model_dump_json(exclude_none=True)
+        found = [each.to_data() for each in self._nodes.health.findings]
+        return encode(NetworkView(cluster, now, found), NetworkView)
 
     async def probe(self, settings: str = "{}") -> None:
         """Begin to measure the network, with ProbeSettings as JSON; see `probe_progress`."""

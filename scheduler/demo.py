@@ -33,6 +33,7 @@ from .progress import Progress, read_progress
 from .records import AttemptRecord
 from .report import JobReport, write_report
 from .service import start_daemon
+from .settings import Reprobe
 
 # In this order, packing the ranks sends both the data-parallel rings and the pipeline over the
 # spine. There is a node more than the job needs.
@@ -176,7 +177,11 @@ class _Demo:
     def run(self, report: Path, began_s: float) -> DemoResult:
         screen = self._screen
         screen.phase("Daemon, and an agent on every node")
-        start_daemon(self._cluster.state_dir / "daemon", silent_s=EMBEDDED_SILENT_S)
+        start_daemon(
+            self._cluster.state_dir / "daemon",
+            silent_s=EMBEDDED_SILENT_S,
+            reprobe=Reprobe(every_s=0),
+        )
         with Client() as client:
             screen.phase("Probing the network between the nodes")
             fabric = client.probe(screen.say)

@@ -38,8 +38,18 @@ class News:
 
 
 def told(finding: Finding) -> str:
-    """A finding in words, with the local time since when it holds."""
-    return f"{finding.named}: {finding.how} since {clock(finding.since_s)}"
+    """A finding in words: what, how, and since when, in local time."""
+    return f"{finding.named}: {since(finding)}"
+
+
+def since(finding: Finding) -> str:
+    """How a part is, and since when, in local time."""
+    return f"{finding.how} since {clock(finding.since_s)}"
+
+
+def reason_of(finding: Finding) -> str:
+    """Why a node that a finding leaves out of placements is not used."""
+    return f"its network: {since(finding)}"
 
 
 def clock(time_s: float) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from ..placement.cluster import Cluster, Node, NodeState
 from ..placement.inference.health_effects import Effects
+from .health_news import reason_of
 from .records import Device, Holding
 
 
@@ -77,6 +78,19 @@ class Ledger:
                 else self._as_free(node)
                 for node in self.cluster.nodes
             )
+        )
+
+    def shown(self) -> Cluster:
+        """The cluster as it is now, for people; nodes that are only slow count as drained."""
+        slow = {
+            name
+            for name, finding in self.effects.out.items()
+            if finding.factor and self.away.get(name) == reason_of(finding)
+        }
+        drained = {"state": NodeState.DRAINED}
+        nodes = self.available().nodes
+        return self.cluster.with_nodes(
+            tuple(n.model_copy(update=drained) if n.name in slow else n for n in nodes)
         )
 
     def whole(self) -> Cluster:

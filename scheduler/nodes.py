@@ -21,6 +21,8 @@ from ..agents.prober import ProbeSettings
 from ..agents.troubles import ClockWatch, Kind, steady_s
 from .core import Core
 from .fault import FaultKind
+from .health_news import reason_of
+from .health_watch import HealthWatch
 from .ledger import Ledger
 from .link import off_loop, reason, within
 from .node_troubles import NodeTroubles
@@ -63,6 +65,7 @@ class Nodes:
         self.on_lost: list[Callable[[str, str, FaultKind], Awaitable[None]]] = []
         self.on_broken: list[Callable[[str, int, str], Awaitable[None]]] = []
         self._agents: dict[str, NodeAgent] = {}
+        self.health = HealthWatch(core, self.topology, lambda: self._agents)
         self._reach = Reach(core, self._agents, self.lost, self.refresh)
         self._pings: dict[str, asyncio.Task[None]] = {}
         self._joining: dict[str, str] = {}
@@ -102,10 +105,13 @@ class Nodes:
         if cluster is None:
             raise ValueError("no node of the cluster is known yet")
         away = {node.name: self._away(node.name) for node in cluster.nodes}
+        effects = self.health.effects(cluster)
+        for name, finding in effects.out.items():
+            away[name] = away.get(name) or reason_of(finding)
         for name, found in self._core.store.quarantined().items():
             away[name] = found.reason
         reasons = {name: why for name, why in away.items() if why}
-        return Ledger(cluster, self._core.store.held(), reasons)
+        return Ledger(cluster, self._core.store.held(), reasons, effects)
 
     async def free_port(self, node: str) -> int:
         """A TCP port that is free on a node. Raises NodeGone, RayError, TimeoutError."""

@@ -110,8 +110,8 @@ def _offers(ledger: Ledger, kept: Collection[str]) -> list[list[Collection[str]]
         return [whole]
     shunned = set(effects.shunned)
     nodes = {node.name for node in ledger.cluster.nodes}
-    without = [shunned.union(but) for but in whole]
-    alone = [[nodes - inside] for inside in effects.cut.values()]
+    without: list[Collection[str]] = [shunned.union(but) for but in whole]
+    alone: list[list[Collection[str]]] = [[nodes - inside] for inside in effects.cut.values()]
     return [without, whole, *alone]
 
 

@@ -6,12 +6,29 @@ from pathlib import Path
 
 from pydantic import Field
 
+from ..agents.prober import ProbeSettings
 from ..placement.explained import Explained
+from ..placement.inference.health import HealthRules
 from .quarantine import Rules
 from .verdict import Limits
 
 SILENT_S = 8.0
 """After how long without a sign of life a node counts as hung or cut off."""
+
+
+class Reprobe(Explained):
+    """How the network is measured again and again, to know what of it is not well any more.
+
+    every_s: between the beginnings of two measurings; 0 never measures. probes: what one of them
+    may do and cost; those that its budget leaves out are the first of the next. Nodes that run jobs
+    are left alone unless `probes.include_busy`. rules: when a change counts.
+    """
+
+    every_s: float = Field(default=300.0, ge=0)
+    probes: ProbeSettings = ProbeSettings(
+        transfer_bytes=8 * 2**20, transfer_s=0.25, pings=10, connect_s=2.0, budget_s=20.0
+    )
+    rules: HealthRules = HealthRules()
 
 
 class Settings(Explained):
@@ -37,6 +54,7 @@ class Settings(Explained):
     fruitless_restarts: how many restarts in a row a job may have without a new step or checkpoint,
         faults of machines not counted. restart_pause_s: before the second of them, doubled for
         each further one up to longest_restart_pause_s; the first is made at once.
+    reprobe: how the network is measured again and again.
     """
 
     state_dir: str = Field(min_length=1)
@@ -56,6 +74,7 @@ class Settings(Explained):
     fruitless_restarts: int = Field(default=5, ge=0)
     restart_pause_s: float = Field(default=1.0, ge=0)
     longest_restart_pause_s: float = Field(default=300.0, ge=0)
+    reprobe: Reprobe = Reprobe()
 
     @property
     def store_location(self) -> str:

@@ -51,7 +51,8 @@ class Topology:
     """Makes the cluster file and keeps it in the store.
 
     cluster: the file as it is now; None before a node with a device was seen. problem: why it
-    could not be made from what the nodes told last.
+    could not be made from what the nodes told last. turn: held by whoever measures, as two at a
+    time would measure each other.
     """
 
     def __init__(self, core: Core) -> None:
@@ -60,6 +61,7 @@ class Topology:
         self.cluster = None if stored is None else Cluster.parse(stored, "the store's cluster")
         self._facts = _Facts.model_validate(core.store.document("facts") or {})
         self.problem = ""
+        self.turn = asyncio.Lock()
         self._probe: asyncio.Task[None] | None = None
         self._lines: list[str] = []
         self._probe_error = ""
@@ -92,13 +94,23 @@ class Topology:
         if not self.probing:
             self._lines.clear()
             self._probe_error = ""
-            self._probe = asyncio.create_task(self._measure(find_agents, settings))
+            self._probe = asyncio.create_task(self._in_turn(find_agents, settings))
 
     async def progress(self, after: int, timeout_s: float) -> str:
         """The lines of the probe after the first `after`, as ProbeProgress in JSON."""
         await self._core.until(lambda: len(self._lines) > after or not self.probing, timeout_s)
         found = ProbeProgress(self.probing, self._lines[after:], self._probe_error)
         return encode(found, ProbeProgress)
+
+    async def _in_turn(
+        self,
+        find_agents: Callable[[], Awaitable[dict[str, NodeAgent]]],
+        settings: ProbeSettings,
+    ) -> None:
+        if self.turn.locked():
+            self._say("waiting for the daemon's own measuring of the network to end")
+        async with self.turn:
+            await self._measure(find_agents, settings)
 
     async def _measure(
         self,

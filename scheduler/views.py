@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from .lifecycle import JobState
 from .records import AttemptRecord, JobRecord
@@ -50,6 +51,20 @@ class DaemonStatus:
     jobs: dict[JobState, int]
     nodes: list[NodeView]
     probing: bool
+
+
+@dataclass(frozen=True)
+class NetworkView:
+    """The network of a running cluster.
+
+    cluster: the cluster file as probed, as JSON. now: the same with its nodes as they are now: what
+    jobs hold is not free, and nodes that cannot be used are faulty or drained. findings: what is
+    not well, as `Finding.to_data` gives it, gravest first.
+    """
+
+    cluster: str
+    now: str
+    findings: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from ...placement.errors import InvalidInput
 from ..embedded import EMBEDDED_SILENT_S, EmbeddedCluster, EmbeddedNode, Progress
 from ..home import background_cluster, home, record_path
 from ..service import start_daemon
+from ..settings import Reprobe
 from ..settings import SILENT_S
 from ..views import DaemonStatus
 from .data import status_data
@@ -54,6 +55,31 @@ from .session import connected, use_cluster, wait_for_agents
     help="Seconds without a sign of life after which a node counts as lost; 8 by default, 30 for "
     "the nodes of an embedded cluster, which share one machine.",
 )
+@click.option(
+    "--reprobe",
+    "reprobe_s",
+    type=click.FloatRange(min=0),
+    metavar="S",
+    help="How often the daemon measures the network again by itself, in seconds, to find links that "
+    "are not well any more; 0 is never. 300 by default, 0 for an embedded cluster.",
+)
+@click.option(
+    "--reprobe-seconds",
+    "reprobe_budget_s",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="S",
+    help="How long one such measuring may take. [20]",
+)
+@click.option(
+    "--reprobe-bytes",
+    "reprobe_bytes",
+    type=click.IntRange(min=0),
+    metavar="BYTES",
+    help="What one such measuring may move, both directions together. [no limit]",
+)
+@click.option(
+    "--reprobe-busy", is_flag=True, help="Measure nodes that run jobs again, too, not only others."
+)
 @json_option
 def command(
     embedded: bool,
@@ -64,6 +90,10 @@ def command(
     store: str,
     tiers: tuple[str, ...],
     silent_s: float | None,
+    reprobe_s: float | None,
+    reprobe_budget_s: float | None,
+    reprobe_bytes: int | None,
+    reprobe_busy: bool,
     as_json: bool,
 ) -> None:
     """Start the daemon and an agent on every node of the Ray cluster at RAY_ADDRESS.
@@ -100,6 +130,19 @@ def command(
         print_json(status_data(status))
     else:
         console().print(_text(status))
+
+
+def _reprobe(
+    every_s: float | None, budget_s: float | None, budget_bytes: int | None, busy: bool
+) -> Reprobe:
+    """The daemon's own measuring, by default where nothing is given."""
+    usual = Reprobe()
+    given = {"budget_s": budget_s, "budget_bytes": budget_bytes, "include_busy": busy or None}
+    changed = {name: value for name, value in given.items() if value is not None}
+    return Reprobe(
+        every_s=usual.every_s if every_s is None else every_s,
+        probes=usual.probes.model_copy(update=changed),
+    )
 
 
 def _started(nodes: int, devices: int, pods: int, say: Progress) -> EmbeddedCluster:

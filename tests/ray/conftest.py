@@ -107,7 +107,7 @@ def cluster(session_cluster: EmbeddedCluster) -> Iterator[EmbeddedCluster]:
 @pytest.fixture(scope="session")
 def daemon(session_cluster: EmbeddedCluster) -> Iterator[Client]:
     state_dir = session_cluster.state_dir / "daemon"
-    start_daemon(state_dir, probation_s=0.5, silent_s=20.0)
+    start_daemon(state_dir, probation_s=0.5, silent_s=20.0, reprobe={"every_s": 0})
     with Client() as client:
         yield client
     stop_daemon()
