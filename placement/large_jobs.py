@@ -21,9 +21,10 @@ from .slots_on import slots_on
 from .units import unit_graph
 
 _MOST_SINGLE = 512
-"""Ranks up to which a job on partly taken nodes is also placed rank by rank."""
+"""Ranks up to which a job that is not proved best is also placed as one without chains, and one on
+partly taken nodes rank by rank."""
 _SINGLE_SHARE = 0.2
-"""Part of the limit that this takes at least."""
+"""Part of the limit that each of these takes, the latter at least."""
 _LEFT_OUT = 0.05
 """Bytes that chains leave out, to those they take, from which they are not trusted alone.
 
@@ -55,13 +56,20 @@ def found_by_search(
         method = "counts"
         closing = chains.around * min(chains.height[0], chains.height[-1])
         left_out = chains.left_out_bytes - closing > _LEFT_OUT * chains.link_constant
-        if left_out and _better_apart(fabric, gathered, room, budget, seed, node):
+        work = max(budget.left, budget.time_limit_s * _APART_SHARE)
+        if left_out and _better_apart(fabric, gathered, room, work, seed, node):
             method = "multilevel"
     else:
         place_irregular(fabric, gathered.atoms, room, budget, seed, node)
         method = "multilevel"
     slots = slots_on(fabric, gathered.atom_of, node)
     cost = float(cut_bytes(fabric, demand, slots)[-1])
+    if chains is not None and cost > bound * (1 + SAFETY) and demand.ranks <= _MOST_SINGLE:
+        work = budget.time_limit_s * _SINGLE_SHARE
+        if _better_apart(fabric, gathered, room, work, seed, node):
+            method = "multilevel"
+            slots = slots_on(fabric, gathered.atom_of, node)
+            cost = float(cut_bytes(fabric, demand, slots)[-1])
     if cost > bound * (1 + SAFETY):
         classes = class_bound(fabric, demand, slots, cost, budget, seed)
         bound = max(bound, classes.bound_bytes)
@@ -81,12 +89,11 @@ def found_by_search(
 
 
 def _better_apart(
-    fabric: Fabric, gathered: Gathered, room: Room, budget: Budget, seed: int, node: Ints
+    fabric: Fabric, gathered: Gathered, room: Room, work: float, seed: int, node: Ints
 ) -> bool:
-    """Whether placing the atoms of a job whose chains leave links out is better; fills `node`."""
-    own = Budget(max(budget.left, budget.time_limit_s * _APART_SHARE))
+    """Whether placing the atoms of a job as if they made no chains is better; fills `node`."""
     tried = np.full(gathered.atoms.units, -1, dtype=np.int64)
-    place_irregular(fabric, gathered.atoms, room, own, seed, tried)
+    place_irregular(fabric, gathered.atoms, room, Budget(work), seed, tried)
     found, before = (bytes_by_level(fabric, gathered.atoms, each) for each in (tried, node))
     if not fewer(found, before):
         return False

@@ -142,17 +142,20 @@ def spread_of(problem: Counts, class_of: Ints, where: Ints) -> Ints:
     return spread
 
 
-def test_an_expert_parallel_job_on_nodes_of_four_is_placed_by_its_classes_and_proved() -> None:
+def pods_of_nodes(devices: int, counts: tuple[int, ...]) -> Cluster:
     tiers = [{"name": t, "bandwidth": 5e10, "latency": 1e-6} for t in ("pod", "spine")]
     nodes = [
-        {"name": f"p{p}n{n}", "accelerator": "A", "devices": 4, "domains": {"pod": f"p{p}"}}
-        for p, count in enumerate((14, 11, 22, 9, 17, 9, 5, 5))
+        {"name": f"p{p}n{n}", "accelerator": "A", "devices": devices, "domains": {"pod": f"p{p}"}}
+        for p, count in enumerate(counts)
         for n in range(count)
     ]
-    cluster = Cluster.parse(
+    return Cluster.parse(
         {"format": "railweave.cluster/1", "name": "odd", "tiers": tiers, "nodes": nodes}
     )
-    model = Model.transformer(
+
+
+def mixture(experts: int) -> Model:
+    return Model.transformer(
         hidden=2048,
         layers=24,
         heads=32,
@@ -161,11 +164,24 @@ def test_an_expert_parallel_job_on_nodes_of_four_is_placed_by_its_classes_and_pr
         vocab=32000,
         sequence=4096,
         gated_mlp=True,
-        experts=16,
+        experts=experts,
         experts_per_token=2,
     )
+
+
+def test_an_expert_parallel_job_on_nodes_of_four_is_placed_by_its_classes_and_proved() -> None:
+    cluster = pods_of_nodes(4, (14, 11, 22, 9, 17, 9, 5, 5))
     split = Parallelism(tp=2, pp=6, dp=12, ep=4)
-    workload = Workload(model=model, parallelism=split, global_batch=96, micro_batch=1)
+    workload = Workload(model=mixture(16), parallelism=split, global_batch=96, micro_batch=1)
+    placement = place(build_pcg(workload), cluster)
+    assert placement.proved_optimal
+    assert placement.lower_bound_bytes > 0
+
+
+def test_a_job_whose_chains_do_not_fit_is_placed_without_them_and_proved() -> None:
+    cluster = pods_of_nodes(8, (2, 2, 8, 9, 10, 11))
+    split = Parallelism(tp=2, pp=2, dp=64, ep=4, zero=3)
+    workload = Workload(model=mixture(64), parallelism=split, global_batch=256, micro_batch=2)
     placement = place(build_pcg(workload), cluster)
     assert placement.proved_optimal
     assert placement.lower_bound_bytes > 0
