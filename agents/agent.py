@@ -188,6 +188,13 @@ class Agent:
         """The job is over: nothing of it stays in this node's memory."""
         await self._work(lambda: self._copies.revoke(job_id))
 
+    async def break_something(self, act: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Break something here on purpose, one of `breaking.ACTS`. Raises Refused."""
+        from . import breaking  # only who tests a cluster needs it
+
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pollers, breaking.act, act, arguments)
+
     async def latest_checkpoint(
         self,
         directory: str,

@@ -89,6 +89,11 @@ class EmbeddedCluster:
         """The nodes that were started and not killed, without the head."""
         return tuple(name for name in self._running if name != HEAD)
 
+    def node(self, name: str) -> EmbeddedNode:
+        """A node that runs, as it was started. Raises EmbeddedClusterError."""
+        self._known(name)
+        return self._running[name]
+
     @property
     def state_dir(self) -> Path:
         """Where the token and the nodes' logs are."""

@@ -37,6 +37,7 @@ VERBS: Final = {
     "ranks": "Show how a job's ranks look now: steps, times, activity.",
     "checkpoints": "List a job's checkpoints, check them, take one out.",
     "cancel": "Stop a job.",
+    "chaos": "Break one's own jobs on purpose, and see what Railweave notices.",
     "demo": "Watch a job being placed, losing a node, and finishing.",
 }
 

@@ -1,0 +1,36 @@
+"""Switching the nodes of an embedded cluster off and on again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..embedded import EmbeddedCluster, EmbeddedNode
+
+
+class EmbeddedMachines:
+    """The machines of an embedded cluster, as `Driver` wants them.
+
+    changed: called after a node was switched off or on, as to write the cluster down again.
+    """
+
+    def __init__(
+        self, cluster: EmbeddedCluster, changed: Callable[[], None] = lambda: None
+    ) -> None:
+        self._cluster = cluster
+        self._changed = changed
+        self._off: dict[str, EmbeddedNode] = {}
+
+    def power_off(self, node: str) -> None:
+        """End every process of a node at once. Raises LookupError where it is off already."""
+        if node not in self._cluster.node_names:
+            raise LookupError(f"{node} is off already")
+        self._off[node] = self._cluster.node(node)
+        self._cluster.kill_node(node)
+        self._changed()
+
+    def power_on(self, node: str) -> None:
+        """Start a node again that was switched off here; returns once it is up."""
+        planned = self._off.pop(node, None)
+        if planned is not None:
+            self._cluster.add_node(planned)
+            self._changed()
