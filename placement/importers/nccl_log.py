@@ -119,8 +119,8 @@ def _take(process: _Process, number: int, text: str, warnings: list[str]) -> Non
     elif system := _SYSTEM.search(text):
         process.system = {
             "line": number,
-            "max_gbyte_per_s": float(system[1]),
-            "total_gbyte_per_s": float(system[2]),
+            "max_gbyte_per_s": _float(system[1]),
+            "total_gbyte_per_s": _float(system[2]),
             "cpus": [],
             "links": [],
         }

@@ -125,6 +125,13 @@ SYSTEM = [
 ]
 
 
+def test_a_bandwidth_of_dots_is_unknown() -> None:
+    facts = read(info("=== System : maxBw .. totalBw 1.2.3 ===") + "".join(map(info, SYSTEM[1:])))
+    (block,) = facts.summary["blocks"]
+    assert block["system"]["max_gbyte_per_s"] is None
+    assert block["system"]["total_gbyte_per_s"] is None
+
+
 def test_interleaved_processes_are_told_apart() -> None:
     text = "".join(
         info(line, 7, 0) + info(f"line of another {i}", 8, 1) for i, line in enumerate(SYSTEM)
