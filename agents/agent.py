@@ -27,6 +27,7 @@ from .inventory import NodeInventory, take_inventory
 from .lifeline import LifelineEnd, reaches
 from .netprobe import Opening
 from .notes import Note
+from .preflight import NodeCheck, check_node
 from .probe_end import NicAddress, PairProbe, ProbeEnd, ProbeOrder
 from .runner import Runner
 from .troubles import ClockWatch, DiskWatch, Troubles, steady_s
@@ -77,6 +78,8 @@ class Agent:
         self._labels = dict(labels)
         self._end = ProbeEnd(nics or [NicAddress(address=address)])
         folder = node_folder(state_dir, node)
+        self._folder = folder
+        self._nvml = nvml
         self._runner = Runner(folder, node, raylet_pid)
         self._raylet_fd = os.pidfd_open(raylet_pid)
         self._copies = CopyHost(folder, address, self._raylet_fd)
@@ -130,6 +133,12 @@ class Agent:
     async def probe_connect(self, opening: Opening, order: ProbeOrder) -> PairProbe:
         """Probe the paths to an agent that expects it. Raises ProbeFailed."""
         return await self._work(lambda: self._end.connect(opening, order))
+
+    async def preflight(self, devices: Sequence[int], limit_s: float) -> NodeCheck:
+        """Check this node for ranks on those devices; takes `limit_s` at most."""
+        return await self._work(
+            lambda: check_node(self.node, self._folder, devices, limit_s, self._nvml)
+        )
 
     async def reaches(self, address: str, port: int, timeout_s: float) -> bool:
         """Whether the machine at an address answers this one at all."""

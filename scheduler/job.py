@@ -118,6 +118,7 @@ class Job(Explained):
         default 10. With 0 it goes on whatever they are.
     straggler_ratio: how many times slower than its peers a rank must compute, as ranks report it,
         to break an attempt and have its node set aside; by default none does.
+    preflight: whether the nodes of a placement are checked before the ranks start on them.
     constraints: what its placements must satisfy, also after a fault: Constraints, their data
         (`railweave.constraints/1`, the format may be left out), or the path of their file.
 
@@ -140,6 +141,7 @@ class Job(Explained):
     hang_timeout_s: float | None = Field(default=None, ge=1, le=2_592_000, allow_inf_nan=False)
     nan_loss_limit: int | None = Field(default=None, ge=0)
     straggler_ratio: float | None = Field(default=None, ge=1.2, le=1000, allow_inf_nan=False)
+    preflight: bool = True
     constraints: Annotated[Constraints | None, BeforeValidator(_as_constraints)] = None
 
     @model_validator(mode="after")

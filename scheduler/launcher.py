@@ -22,6 +22,7 @@ from .link import off_loop, reason, within
 from .messages import AttemptPlan
 from .nodes import Nodes
 from .placing import Found, find_placement, moved_ranks
+from .preflight import NotFit, Preflight
 from .records import DoubleBooking, JobRecord, NewAttempt
 from .reservation import Bundle, NotReserved, release, reservation_name, reserve
 from .watch import NodeGone
@@ -46,6 +47,7 @@ class Launcher:
         self._core = core
         self._nodes = nodes
         self.copies = Copies(core, nodes)
+        self._preflight = Preflight(core, nodes)
         self.under_way: dict[str, asyncio.Task[None]] = {}
         self._refusals: dict[str, int] = {}
 
@@ -104,17 +106,24 @@ class Launcher:
             await self._start_controller(job_id)
             plan = await self._prepare(job, job_id, number, restarts, placement)
             await self._hand_over(job_id, plan)
+        except NotFit as error:
+            await call_off(core, job_id, number, str(error))
+            if not error.set_aside:
+                self._refused(job_id, str(error))
         except (NotReserved, NotLaunched, NodeGone, RayError, TimeoutError, OSError) as error:
-            why = reason(error)
-            await call_off(core, job_id, number, why)
-            self._refusals[job_id] = self._refusals.get(job_id, 0) + 1
-            wait_s = min(_TRY_AGAIN_S * 2 ** (self._refusals[job_id] - 1), _UNPLACEABLE_S)
-            core.unplaceable[job_id] = (why, core.tick_s() + wait_s)
+            await call_off(core, job_id, number, reason(error))
+            self._refused(job_id, reason(error))
         else:
             self._refusals.pop(job_id, None)
         finally:
             core.doing.pop(job_id, None)
             self.under_way.pop(job_id, None)
+
+    def _refused(self, job_id: str, why: str) -> None:
+        """Let a job wait for a while; longer each time in a row."""
+        self._refusals[job_id] = self._refusals.get(job_id, 0) + 1
+        wait_s = min(_TRY_AGAIN_S * 2 ** (self._refusals[job_id] - 1), _UNPLACEABLE_S)
+        self._core.unplaceable[job_id] = (why, self._core.tick_s() + wait_s)
 
     async def _start_controller(self, job_id: str) -> None:
         """Begin to start the job's controller, which takes longer than all the rest."""
@@ -140,12 +149,17 @@ class Launcher:
         for node, _ in placement.devices:
             counts[node] = counts.get(node, 0) + 1
         facts = {node: self._nodes.facts(node) for node in counts}
-        core.doing[job_id] = "reserving its devices in Ray"
+        core.doing[job_id] = "checking its nodes and reserving its devices in Ray"
         bundles = [
             Bundle(node, facts[node].node_id, facts[node].resource, count)
             for node, count in counts.items()
         ]
-        await reserve(reservation_name(job_id, number), bundles, core.settings.reserve_s)
+        checking = asyncio.ensure_future(self._check(job, job_id, number, placement))
+        try:
+            await reserve(reservation_name(job_id, number), bundles, core.settings.reserve_s)
+            await checking
+        finally:
+            checking.cancel()
         core.doing[job_id] = "looking for its last checkpoint"
         first = placement.devices[0][0]
         where = job.checkpoint_dir or core.settings.checkpoint_dir(job_id)
@@ -180,6 +194,11 @@ class Launcher:
         core.store.set_plan(job_id, number, plan.model_dump(mode="json"), resume_from)
         core.note("launched", "given to its controller", job_id=job_id, attempt=number)
         return plan
+
+    async def _check(self, job: Job, job_id: str, number: int, placement: Placement) -> None:
+        """See that the nodes of a placement are well. Raises NotFit, NodeGone."""
+        if job.preflight:
+            await self._preflight.check(job_id, number, placement.devices)
 
     def _mtbf_s(self, job: Job, job_id: str, faults: int) -> float:
         """Mean time between faults, from what its attempts have run so far."""

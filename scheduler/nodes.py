@@ -122,6 +122,11 @@ class Nodes:
         """Whether a node can be asked for something now."""
         return node in self._agents
 
+    def reachable(self) -> list[str]:
+        """Nodes that have an agent and can be used, by name."""
+        out = self._core.store.quarantined().keys()
+        return sorted(node for node in self._agents if node not in out)
+
     def actor(self, node: str) -> Any:
         """A node's agent, as Ray calls it. Raises NodeGone."""
         return self._agent(node).actor

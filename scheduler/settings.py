@@ -50,7 +50,8 @@ class Settings(Explained):
         nodes that may be out at once for faults; lost nodes are not counted.
     settle_s: how long no node must have joined before a job that needs more than there is counts
         as impossible; until then it waits.
-    reserve_s: how long Ray may take to reserve an attempt's capacity.
+    reserve_s: how long Ray may take to reserve an attempt's capacity. preflight_s: how long the
+        check of a node before an attempt may take; one that takes longer has failed it.
     fruitless_restarts: how many restarts in a row a job may have without a new step or checkpoint,
         faults of machines not counted. restart_pause_s: before the second of them, doubled for
         each further one up to longest_restart_pause_s; the first is made at once.
@@ -71,6 +72,7 @@ class Settings(Explained):
     most_set_aside: float = Field(default=0.25, ge=0, le=1)
     settle_s: float = Field(default=10.0, ge=0)
     reserve_s: float = Field(default=15.0, gt=0)
+    preflight_s: float = Field(default=20.0, gt=0)
     fruitless_restarts: int = Field(default=5, ge=0)
     restart_pause_s: float = Field(default=1.0, ge=0)
     longest_restart_pause_s: float = Field(default=300.0, ge=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import ray
 from job_bench import TOKEN, Bench, call, kill, rank_pids
 from railweave.agents import processes
 from railweave.agents.fleet import NAMESPACE, agent_name
+from railweave.agents.self_test import DISK_BYTES
 from railweave.scheduler.client import Client
 from railweave.scheduler.connection import NoDaemon
 from railweave.scheduler.controller import ensure_controller, find_controller
@@ -100,7 +102,9 @@ def test_a_job_runs_where_it_was_placed_in_torchruns_environment(bench: Bench) -
         ports.add((found["MASTER_ADDR"], found["MASTER_PORT"]))
         assert job.logs(rank).splitlines() == [f"rank {rank} of attempt 1", "done"]
     assert len(ports) == 1
-    assert bench.kinds(job) == ["submitted", "launch", "resume", "launched", "running", "succeed"]
+    assert bench.kinds(job) == [
+        *("submitted", "launch", "preflight", "resume", "launched", "running", "succeed")
+    ]
     with pytest.raises(LookupError, match="ranks 0 to 3, not 9"):
         job.logs(9)
 
@@ -514,3 +518,33 @@ def test_a_client_of_its_own_cluster_runs_a_job_and_leaves_nothing(tmp_path: Pat
     assert ran.stdout.splitlines()[-1:] == ["SUCCEEDED hello"], ran.stdout + ran.stderr
     left = processes.having("RAILWEAVE_TEST_LOCAL", str(tmp_path), processes.table().values())
     assert [entry for entry in left if entry.state != "Z"] == []
+
+
+def test_a_node_that_fails_its_check_is_set_aside_and_the_job_placed_around_it(
+    bench: Bench,
+) -> None:
+    first = bench.submit("pass", devices=4)
+    assert bench.ends(first) is JobState.SUCCEEDED
+    assert first.placement is not None
+    bad = first.placement.devices[0][0]
+    agent = ray.get_actor(agent_name(bad), NAMESPACE)
+    pid = ray.get(agent.__ray_call__.remote(lambda self: os.getpid()), timeout=30)
+    # Its disk takes no file as large as that of the check, and every smaller one.
+    limits = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (DISK_BYTES // 2, limits[1]))
+    try:
+        careless = bench.submit("pass", devices=4, preflight=False)
+        assert bench.ends(careless) is JobState.SUCCEEDED
+        assert "preflight" not in bench.kinds(careless)
+        job = bench.submit("pass", devices=4)
+        assert bench.ends(job) is JobState.SUCCEEDED, job.explain()
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
+    assert job.placement is not None
+    assert bad not in {node for node, _ in job.placement.devices}
+    failed, well = (event for event in job.events() if event.kind == "preflight")
+    assert list(failed.data["wrong"]) == [bad] and "File too large" in failed.message
+    assert well.data["wrong"] == {} and well.data["pairs"][0][2] is True
+    assert set(well.data["nodes"]) == {node for node, _ in job.placement.devices}
+    assert job.record.life.faults == 0
+    assert bench.client.release(bad)
