@@ -274,12 +274,12 @@ def _branch_y(box: Box) -> float:
 
 
 def _node_note(node: Node, damages: list[Damage]) -> tuple[str, str]:
-    """What is said beside a node's name, and its class."""
-    if node.state is not NodeState.FREE:
-        return node.state.value, {"faulty": "bad", "drained": "warn"}.get(node.state.value, "m")
+    """What is said beside a node's name, and its class; its state shows in its devices, too."""
     if damages:
         worst = damages[0].health
         return ("dead link" if worst == 0 else f"link at {worst:.0%}"), _severity(worst)
+    if node.state is not NodeState.FREE:
+        return node.state.value, {"faulty": "bad", "drained": "warn"}.get(node.state.value, "m")
     return "", ""
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from ..agents.attempt import LogChunk
 from ..agents.prober import ProbeSettings
 from ..placement.cluster import Cluster
-from ..placement.inference.health import Finding
 from ..placement.placement import Placement
 from .codec import decode
 from .connection import Connection
@@ -23,24 +21,11 @@ from .lifecycle import JobState
 from .quarantine import NodeRecord
 from .records import AttemptRecord, EventRecord, JobRecord
 from .settings import Reprobe
-from .views import CheckpointPlace, DaemonStatus, JobView, NetworkView, ProbeProgress
+from .views import CheckpointPlace, DaemonStatus, JobView, Network, NetworkView, ProbeProgress
 
 _POLL_S = 20.0
 _LOG_BYTES = 256 * 1024
 _LOG_POLL_S = 0.2
-
-
-@dataclass(frozen=True)
-class Network:
-    """The network of a running cluster.
-
-    probed: the cluster file. now: the same with its nodes and devices as they are now. findings:
-    what is not well, gravest first.
-    """
-
-    probed: Cluster
-    now: Cluster
-    findings: tuple[Finding, ...]
 
 
 class JobHandle:
@@ -272,11 +257,7 @@ class Client:
         Raises LookupError before a node with a device is known.
         """
         view = decode(self._connection.call("network"), NetworkView)
-        return Network(
-            probed=Cluster.parse(view.cluster, "the daemon's cluster"),
-            now=Cluster.parse(view.now, "the daemon's cluster"),
-            findings=tuple(Finding.from_data(each) for each in view.findings),
-        )
+        return view.parsed()
 
     def probe(
         self,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from ray.exceptions import RayError
 
 from ..agents.checkpoint_nodes import Peers, is_node_place
 from ..agents.checkpoint_pace import mtbf_s
+from ..placement.names import some
 from ..placement.placement import Placement
 from ..placement.svg import bytes_text
 from .controller import ensure_controller
@@ -74,7 +76,7 @@ class Launcher:
             taken = core.advance(
                 job_id,
                 JobEvent.LAUNCH,
-                _placed(placement, moved),
+                _placed(placement, moved) + _avoided(found.avoided),
                 attempt=number,
                 launch=NewAttempt(placement.to_data(), tuple(placement.devices), moved or 0),
                 data={
@@ -83,6 +85,7 @@ class Launcher:
                     "moved_ranks": moved,
                     "traffic_bytes": placement.traffic_bytes,
                     "lower_bound_bytes": placement.lower_bound_bytes,
+                    "avoided": list(found.avoided),
                 },
             )
         except DoubleBooking as error:
@@ -247,6 +250,11 @@ def _solve(
 ) -> tuple[Job, Found]:
     job = Job.parse(spec)
     return job, find_placement(job, ledger, before, kept=kept)
+
+
+def _avoided(nodes: Sequence[str]) -> str:
+    """Which nodes a placement went around because of their network, for people."""
+    return f", away from {some(nodes)} whose links are not well" if nodes else ""
 
 
 def _placed(placement: Placement, moved: int | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -11,7 +11,9 @@ from markupsafe import Markup
 from ..placement.cluster import NODE_TIER, Cluster, NodeState
 from ..placement.ctg import Link
 from ..placement.drawing_fabric import draw_fabric
+from ..placement.inference.health import Finding
 from ..placement.svg import plural, rate_text
+from .health_news import clock
 from .pages import render_page
 
 MOST_MATRICES = 8
@@ -30,10 +32,15 @@ class TierRow:
     note: str
 
 
-def topology_page(cluster: Cluster, link_health: Mapping[Link, float] | None = None) -> str:
+def topology_page(
+    cluster: Cluster,
+    link_health: Mapping[Link, float] | None = None,
+    findings: Sequence[Finding] = (),
+) -> str:
     """A cluster as one HTML file that needs nothing else and runs no script.
 
-    link_health: 0 (dead) to 1 (as built) by the ends of a link in the CTG.
+    link_health: 0 (dead) to 1 (as built) by the ends of a link in the CTG. findings: what re-probes
+    found not well, gravest first.
     """
     away = [node for node in cluster.nodes if node.state in (NodeState.DRAINED, NodeState.FAULTY)]
     return render_page(
@@ -43,6 +50,10 @@ def topology_page(cluster: Cluster, link_health: Mapping[Link, float] | None = N
         drawing=Markup(draw_fabric(cluster, link_health)),
         cards=_cards(cluster),
         tiers=tier_rows(cluster),
+        findings=[
+            (each.named, each.how, clock(each.since_s), each.paths)
+            for each in findings[:MOST_LISTED]
+        ],
         links=[
             (a, b, f"{health:.0%}")
             for (a, b), health in sorted((link_health or {}).items())

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..placement.cluster import Cluster
+from ..placement.inference.health import Finding
 from .lifecycle import JobState
 from .records import AttemptRecord, JobRecord
 
@@ -54,17 +56,32 @@ class DaemonStatus:
 
 
 @dataclass(frozen=True)
-class NetworkView:
+class Network:
     """The network of a running cluster.
 
-    cluster: the cluster file as probed, as JSON. now: the same with its nodes as they are now: what
-    jobs hold is not free, and nodes that cannot be used are faulty or drained. findings: what is
-    not well, as `Finding.to_data` gives it, gravest first.
+    probed: the cluster file. now: the same with its nodes as they are now: what jobs hold is not
+    free, and nodes that cannot be used are faulty or drained. findings: what is not well, gravest
+    first.
     """
 
-    cluster: str
+    probed: Cluster
+    now: Cluster
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True)
+class NetworkView:
+    """A `Network` as it travels: clusters as JSON, findings as `Finding.to_data` gives them."""
+
+    probed: str
     now: str
     findings: list[dict[str, Any]]
+
+    def parsed(self) -> Network:
+        """The network."""
+        source = "the daemon's cluster"
+        found = tuple(Finding.from_data(each) for each in self.findings)
+        return Network(Cluster.parse(self.probed, source), Cluster.parse(self.now, source), found)
 
 
 @dataclass(frozen=True)

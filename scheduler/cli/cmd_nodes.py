@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 from rich.text import Text
 
+from ...placement.domains import Domain
+from ...placement.inference.health import Between, Finding
+from ..client import Client
+from ..health_news import told
 from ..quarantine import NodeRecord
 from ..timeline import duration_text
 from ..views import NodeView
@@ -45,13 +49,27 @@ def command(context: click.Context, as_json: bool) -> None:
     with connected() as client:
         views = {view.name: view for view in client.status().nodes}
         records = client.node_records()
+        findings = _findings(client)
     if as_json:
-        print_json([_data(record, views.get(record.name)) for record in records])
+        print_json([_data(record, views.get(record.name), findings) for record in records])
         return
     now_s = time.time()
     columns = ["node", "state", "kept out", "faults", "reason"]
     rows = [_row(record, views.get(record.name), now_s) for record in records]
-    console().print(table(columns, rows))
+    screen = console()
+    screen.print(table(columns, rows))
+    for each in findings:
+        share = "" if each.paths == 1 else f", on {each.paths} paths"
+        past = duration_text(max(0.0, now_s - each.since_s))
+        screen.print(f"not well: {told(each)}, for {past}{share}", style="yellow")
+
+
+def _findings(client: Client) -> tuple[Finding, ...]:
+    """What of the network is not well; nothing before the cluster is known."""
+    try:
+        return client.network().findings
+    except LookupError:
+        return ()
 
 
 @command.command("set-aside")
@@ -81,9 +99,24 @@ def release(node: str) -> None:
     console().print(f"{node} is used again")
 
 
-def _data(record: NodeRecord, view: NodeView | None) -> dict[str, object]:
+def _data(
+    record: NodeRecord, view: NodeView | None, findings: Sequence[Finding]
+) -> dict[str, object]:
     known = node_data(view) if view else {"name": record.name, "state": "away"}
-    return {**known, **node_record_data(record)}
+    domains = view.domains if view else {}
+    network = [each.to_data() for each in findings if _concerns(each, record.name, domains)]
+    return {**known, **node_record_data(record), "network": network}
+
+
+def _concerns(finding: Finding, node: str, domains: Mapping[str, str]) -> bool:
+    """Whether a finding is of a node, of a path of it, or of links that its traffic takes."""
+    subject = finding.subject
+    if isinstance(subject, str):
+        return subject == node
+    if isinstance(subject, Domain | Between):
+        every = isinstance(subject, Between) and subject.tier == subject.name
+        return every or domains.get(subject.tier) == subject.name
+    return node in subject
 
 
 def _row(record: NodeRecord, view: NodeView | None, now_s: float) -> Sequence[object]:

@@ -12,8 +12,7 @@ from ...placement.errors import InvalidInput
 from ..embedded import EMBEDDED_SILENT_S, EmbeddedCluster, EmbeddedNode, Progress
 from ..home import background_cluster, home, record_path
 from ..service import start_daemon
-from ..settings import Reprobe
-from ..settings import SILENT_S
+from ..settings import SILENT_S, Reprobe
 from ..views import DaemonStatus
 from .data import status_data
 from .main import Failed
@@ -60,8 +59,8 @@ from .session import connected, use_cluster, wait_for_agents
     "reprobe_s",
     type=click.FloatRange(min=0),
     metavar="S",
-    help="How often the daemon measures the network again by itself, in seconds, to find links that "
-    "are not well any more; 0 is never. 300 by default, 0 for an embedded cluster.",
+    help="How often the daemon measures the network again by itself, in seconds, to find links "
+    "that are not well any more; 0 is never. 300 by default, 0 for an embedded cluster.",
 )
 @click.option(
     "--reprobe-seconds",

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from rich.text import Text
 from rich.tree import Tree
 
-from ...placement.cluster import Cluster, Node, NodeState, Tier
+from ...placement.cluster import NODE_TIER, Cluster, Node, NodeState, Tier
 from ...placement.domains import Domain, DomainTree
+from ...placement.inference.health import Between, Finding, Health
 from ...placement.names import natural
 from ...placement.svg import bytes_text, plural
+from ..health_news import since
 
 MOST_NODES = 64
 _MOST_CELLS = 16
@@ -19,18 +22,42 @@ _STYLE = {"free": "green", "busy": "yellow", "drained": "blue", "faulty": "red"}
 _CELL = {"free": "■", "busy": "□", "drained": "-", "faulty": "x"}
 
 
-def cluster_tree(cluster: Cluster, all_nodes: bool = False) -> Tree:
-    """The cluster from its spine down. Beyond MOST_NODES nodes, the nearest domains are summed up
-    unless `all_nodes`."""
+def cluster_tree(
+    cluster: Cluster, all_nodes: bool = False, findings: Sequence[Finding] = ()
+) -> Tree:
+    """The cluster from its spine down, with what of its network is not well beside its part.
+
+    Beyond MOST_NODES nodes, the nearest domains are summed up unless `all_nodes`.
+    """
     tree = DomainTree.of(cluster)
     nodes = {node.name: node for node in cluster.nodes}
     detailed = all_nodes or len(nodes) <= MOST_NODES
     label = Text.assemble(
         (cluster.name, "bold"), "  ", _tier_text(cluster.tiers[-1]), "; ", _sum(cluster.nodes)
     )
+    bad = _by_part(findings)
+    label.append_text(bad.get((cluster.spine, cluster.spine), Text()))
     drawn = Tree(label, guide_style="dim")
-    _grow(drawn, cluster, tree, tree.root, nodes, detailed)
+    _grow(drawn, cluster, tree, tree.root, nodes, detailed, bad)
     return drawn
+
+
+def _by_part(findings: Sequence[Finding]) -> dict[tuple[str, str], Text]:
+    """What is said beside a node or a domain, by its tier and name. Paths have no part."""
+    found: dict[tuple[str, str], Text] = {}
+    for each in findings:
+        subject, what = each.subject, ""
+        if isinstance(subject, str):
+            part = (NODE_TIER, subject)
+        elif isinstance(subject, Domain | Between):
+            part = (subject.tier, subject.name)
+            what = "links out of it: " if isinstance(subject, Domain) else "links inside it: "
+        else:
+            continue
+        rail = "" if each.rail is None else f"rail {each.rail}: "
+        style = "yellow" if each.health is Health.DEGRADED else "red"
+        found.setdefault(part, Text()).append(f"  {what}{rail}{since(each)}", style)
+    return found
 
 
 def _grow(
@@ -40,18 +67,21 @@ def _grow(
     domain: Domain,
     nodes: dict[str, Node],
     detailed: bool,
+    bad: dict[tuple[str, str], Text],
 ) -> None:
     tiers = {tier.name: tier for tier in cluster.tiers}
     for child in sorted(tree.children(domain), key=lambda child: natural(child.name)):
         if child.tier not in tiers:
             if detailed:
-                branch.add(_node_text(nodes[child.name]))
+                beside = bad.get((NODE_TIER, child.name), Text())
+                branch.add(_node_text(nodes[child.name]).append_text(beside))
             continue
         inside = [nodes[name] for name in tree.nodes(child)]
         label = Text.assemble(
             (child.name, "bold"), "  ", _tier_text(tiers[child.tier]), "; ", _sum(inside)
         )
-        _grow(branch.add(label), cluster, tree, child, nodes, detailed)
+        label.append_text(bad.get((child.tier, child.name), Text()))
+        _grow(branch.add(label), cluster, tree, child, nodes, detailed, bad)
 
 
 def _tier_text(tier: Tier) -> str:
