@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +26,7 @@ from .inventory import NodeInventory, take_inventory
 from .lifeline import LifelineEnd, reaches
 from .netprobe import Opening
 from .notes import Note
+from .port_book import PortBook
 from .preflight import NodeCheck, check_node
 from .probe_end import NicAddress, PairProbe, ProbeEnd, ProbeOrder
 from .runner import Runner
@@ -37,7 +37,6 @@ _PRUNE_EVERY_S = 3600.0
 _KEEP_S = 7 * 24 * 3600.0
 _LONG_POLLS = 256
 _WORKERS = 32
-_PORT_REST_S = 60.0
 Result = TypeVar("Result")
 _log = logging.getLogger(__name__)
 
@@ -80,14 +79,14 @@ class Agent:
         folder = node_folder(state_dir, node)
         self._folder = folder
         self._nvml = nvml
-        self._runner = Runner(folder, node, raylet_pid)
+        self._runner = Runner(folder, node, raylet_pid, nvml)
         self._raylet_fd = os.pidfd_open(raylet_pid)
         self._copies = CopyHost(folder, address, self._raylet_fd)
         self._line = LifelineEnd(address)
         self._pollers = ThreadPoolExecutor(_LONG_POLLS, "poll")
         self._workers = ThreadPoolExecutor(_WORKERS, "work")
         self._noted: tuple[tuple[str, int, int], ...] = ()
-        self._given_ports: dict[int, float] = {}
+        self._ports = PortBook(folder / "ports")
         self._troubles = Troubles()
         self._clock = ClockWatch(time.time(), steady_s())
         self._disk = DiskWatch(folder)
@@ -147,9 +146,10 @@ class Agent:
     async def free_port(self) -> dict[str, Any]:
         """This node's address and a TCP port that is free on it, as {"host", "port"}.
 
-        The same port is not given again for a minute, so that two jobs started together differ.
+        No port is given that was given to one of the last thousands of attempts.
         """
-        return {"host": self.address, "port": await self._work(self._find_port)}
+        port = await self._work(lambda: self._ports.free_port(self.address))
+        return {"host": self.address, "port": port}
 
     async def launch(self, launch: NodeLaunch | Mapping[str, Any]) -> NodeStatus:
         """Start this node's part of an attempt. Raises Refused; see Runner.launch."""
@@ -224,16 +224,6 @@ class Agent:
 
     async def _work(self, function: Callable[[], Result]) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._workers, function)
-
-    def _find_port(self) -> int:
-        while True:
-            family = socket.AF_INET6 if ":" in self.address else socket.AF_INET
-            with socket.create_server((self.address, 0), family=family) as server:
-                port: int = server.getsockname()[1]
-            now = time.monotonic()
-            if now >= self._given_ports.get(port, 0.0):
-                self._given_ports[port] = now + _PORT_REST_S
-                return port
 
     def _look_for_troubles(self) -> None:
         wall_s = time.time()

@@ -138,7 +138,8 @@ class NodeStatus(_Message):
     Times are wall-clock seconds since the epoch on that node. `reason` says why it was STOPPED.
     now_s: when it was told; 0 where that is not known. vitals: of each rank that runs or has
     failed, the fields of Vitals; findings: the fields of Finding. Both are plain values, so that a
-    controller of another version can take them in.
+    controller of another version can take them in. freed: shared memory of the attempt that was
+    removed at its end. kept: what of it others still use, in words.
     """
 
     job_id: str
@@ -151,6 +152,8 @@ class NodeStatus(_Message):
     vitals: tuple[dict[str, Any], ...] = ()
     findings: tuple[dict[str, Any], ...] = ()
     now_s: float = 0.0
+    freed: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
     def rank_findings(self) -> tuple[Finding, ...]:
         """What its guard found wrong with running ranks."""
@@ -162,7 +165,11 @@ class NodeStatus(_Message):
 
 
 class StopReport(_Message):
-    """What stopping an attempt on a node came to; `survivors` empty means verified gone."""
+    """What stopping an attempt on a node came to; `survivors` and `held` empty: verified gone.
+
+    freed: shared memory that was removed. kept: shared memory and ports of the attempt that others
+    use. held: devices that are not free.
+    """
 
     job_id: str
     attempt: int
@@ -170,6 +177,9 @@ class StopReport(_Message):
     killed: int
     survivors: tuple[int, ...] = ()
     took_s: float
+    freed: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
 
 
 class LogChunk(_Message):

@@ -23,6 +23,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from .belongings import Belongings
 from .journal import FINAL_PHASES, Journal, Record, apply, empty
 from .logs import last_lines, log_path
 from .lookout import LOOK_S, NAN_LOSS_LIMIT, NAN_LOSS_VARIABLE, Lookout, progress_path
@@ -46,6 +47,8 @@ JOURNAL_NAME = "journal.jsonl"
 SPEC_NAME = "launch.json"
 KILL_WAIT_S = 5.0
 """How long after the first SIGKILL a stop waits for the kernel before it reports survivors."""
+NOTE_S = 10.0
+"""How often a guard notes what its ranks have that can outlive them."""
 _SHELL_KILLED = 128 + signal.SIGKILL  # what a shell says of a command that was killed
 _REQUEST_BYTES = 64 * 1024
 _REQUEST_WAIT_S = 10.0
@@ -79,6 +82,8 @@ class Guard:
         limit = launch["env"].get(NAN_LOSS_VARIABLE) or NAN_LOSS_LIMIT
         self._lookout = Lookout(folder, int(limit))
         self._look_at = 0.0
+        self._belongings = Belongings.before()
+        self._note_at = time.monotonic() + LOOK_S
 
     async def run(self) -> None:
         """From the first rank to the last process."""
@@ -90,11 +95,14 @@ class Guard:
         by_themselves = bool(self.status["ranks"]) and not self.pids
         if self.kill_at == float("inf"):
             self.kill_at = time.monotonic() + self.launch["grace_s"]
+        self._note_belongings()
         await self._clear()
+        freed, kept = self._belongings.remove()
+        left = {"freed": freed, "kept": kept} if freed or kept else {}
         if by_themselves:
-            self._record({"phase": "ended"})
+            self._record({"phase": "ended", **left})
         else:
-            self._record({"phase": "stopped", "reason": self.reason})
+            self._record({"phase": "stopped", "reason": self.reason, **left})
         while self._unsaved:
             await asyncio.sleep(_JOURNAL_RETRY_S)
             self._save()
@@ -137,6 +145,16 @@ class Guard:
             self._lookout.look(self.pids, now)
             if found := self._lookout.findings(now):
                 self._record({"findings": found})
+        if now >= self._note_at:
+            self._note_belongings()
+
+    def _note_belongings(self) -> None:
+        """Note what all processes below have that can outlive them."""
+        self._note_at = time.monotonic() + NOTE_S
+        if self._belongings.look(below([os.getpid()], table())):
+            # A full disk keeps nobody from being stopped.
+            with contextlib.suppress(OSError):
+                self._belongings.save(self.folder)
 
     def _exit(self, rank: int, code: int) -> Record:
         change: Record = {"rank": rank, "exited_s": time.time()}

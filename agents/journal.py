@@ -44,6 +44,9 @@ def apply(status: Status, record: Record) -> None:
         for rank in status["ranks"]:
             if rank["rank"] == change["rank"]:
                 rank.update(change)
+    for what in ("freed", "kept"):
+        if what in record:
+            status[what] = list(record[what])
     # Beside the ranks, where agents of earlier versions look past it.
     status["findings"] = [*status.get("findings", ()), *record.get("findings", ())]
 

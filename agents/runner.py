@@ -31,6 +31,8 @@ from typing import Any
 from ..placement.files import write_text_atomically
 from . import journal, notes
 from .attempt import LogChunk, NodeLaunch, NodePhase, NodeStatus, Refused, StopReport
+from .belongings import Belongings
+from .device_use import read_device_use
 from .environment import rank_environment
 from .guard import JOURNAL_NAME, KILL_WAIT_S, MARKER
 from .journal import FINAL_PHASES, Journal, Status
@@ -44,6 +46,7 @@ _ANSWER_MARGIN_S = 5.0
 _VITALS_S = 1.0
 _SWEEP_S = 10.0
 _NOTED_S = 30.0
+_DEVICES_FREE_S = 10.0
 _CHUNK_BYTES = 1024 * 1024
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _ATTEMPT_FOLDER = re.compile(r"attempt-([1-9][0-9]{0,8})")
@@ -63,11 +66,19 @@ class Runner:
     """The attempts of one node. Safe to call from many threads.
 
     state_dir: this node's own folder; no other node may use it.
-    raylet_pid: every guard ends its ranks when this process dies.
+    raylet_pid: every guard ends its ranks when this process dies. nvml: pynvml's functions; the
+    library itself by default.
     """
 
-    def __init__(self, state_dir: str | os.PathLike[str], node: str, raylet_pid: int) -> None:
+    def __init__(
+        self,
+        state_dir: str | os.PathLike[str],
+        node: str,
+        raylet_pid: int,
+        nvml: Any = None,
+    ) -> None:
         self.node = node
+        self._nvml = nvml
         self._jobs = Path(state_dir).absolute() / "jobs"
         self._jobs.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._raylet_fd = os.pidfd_open(raylet_pid)
@@ -180,6 +191,8 @@ class Runner:
                 self._current(job_id, attempt)
             else:
                 killed, survivors = self._stop_without_answer(job_id, attempt, grace_s)
+        told = self._current(job_id, attempt)
+        held = [] if survivors else self._held_devices(folder)
         return StopReport(
             job_id=job_id,
             attempt=attempt,
@@ -187,7 +200,21 @@ class Runner:
             killed=killed,
             survivors=survivors,
             took_s=time.monotonic() - began,
+            freed=told.get("freed", ()),
+            kept=told.get("kept", ()),
+            held=tuple(held),
         )
+
+    def _held_devices(self, folder: Path) -> list[str]:
+        """Devices of an attempt whose processes are gone that the driver has not freed in time."""
+        spec = Spec.read(folder)
+        devices = {rank.device for rank in spec.launch.ranks} if spec else set()
+        give_up = time.monotonic() + _DEVICES_FREE_S
+        while held := [str(use) for use in read_device_use(devices, self._nvml) if not use.free]:
+            if time.monotonic() >= give_up:
+                return held
+            time.sleep(0.1)
+        return []
 
     def attempts(self) -> list[NodeStatus]:
         """Every attempt that has left something here, ended ones included."""
@@ -395,9 +422,11 @@ class Runner:
             status = journal.replay(journal.empty("", 0, ""), journal.read(folder / JOURNAL_NAME))
             if status["phase"] in FINAL_PHASES:
                 return 0, ()
-            killed, survivors = end_all(lambda: _marked(spec.marker), _SWEEP_S)
+            belongings = Belongings.load(folder)
+            killed, survivors = end_all(lambda: _left(spec.marker, belongings), _SWEEP_S)
             if not survivors:
-                taken.append(_end_of_dead(status, folder))
+                freed, kept = belongings.remove()
+                taken.append({**_end_of_dead(status, folder), "freed": freed, "kept": kept})
                 taken.flush()
                 Path(spec.socket).unlink(missing_ok=True)
             return killed, survivors
@@ -467,10 +496,13 @@ def _end_of_dead(status: Status, folder: Path) -> journal.Record:
     return {"seq": status["seq"] + 1, "changes": changes, "phase": "stopped", "reason": reason}
 
 
-def _marked(marker: str) -> list[Process]:
-    """The processes that carry an attempt's marker, and everything below them."""
+def _left(marker: str, belongings: Belongings) -> list[Process]:
+    """The processes of an attempt whose guard is gone, and everything below them.
+
+    Most carry its marker; those that have cleared their environment are known from before.
+    """
     processes = table()
-    carriers = having(MARKER, marker, processes.values())
+    carriers = [*having(MARKER, marker, processes.values()), *belongings.alive()]
     found = {entry.pid: entry for entry in carriers}
     found |= {entry.pid: entry for entry in below(found, processes)}
     return list(found.values())

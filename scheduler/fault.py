@@ -178,6 +178,17 @@ def unending(node: str, pids: Iterable[int], now_s: float) -> Fault:
     )
 
 
+def not_free(node: str, held: Iterable[str], now_s: float) -> Fault:
+    """A node where the attempt's processes are gone, but not what they had."""
+    return Fault(
+        kind=FaultKind.SURVIVORS,
+        message=f"not free on node {node} after the stop: {'; '.join(held)}",
+        seen_s=now_s,
+        node=node,
+        node_at_fault=True,
+    )
+
+
 def root_cause(first: Fault, others: Iterable[Fault]) -> Fault:
     """Of everything that went wrong in an attempt, what explains the rest.
 

@@ -49,6 +49,7 @@ SET_BY_US: Final = frozenset(
         "RAILWEAVE_JOB_ID",
         "RAILWEAVE_ATTEMPT",
         "RAILWEAVE_ATTEMPT_ID",
+        "RAILWEAVE_RUN_ID",
         "RAILWEAVE_CHECKPOINT_DIR",
         "RAILWEAVE_CHECKPOINT_PEERS",
         "RAILWEAVE_MTBF_S",

@@ -10,6 +10,7 @@ from ray.exceptions import RayError
 
 from ..agents.checkpoint_nodes import Peers, is_node_place
 from ..agents.checkpoint_pace import mtbf_s
+from ..agents.fence import new_run_id
 from ..placement.names import some
 from ..placement.placement import Placement
 from ..placement.svg import bytes_text
@@ -179,6 +180,7 @@ class Launcher:
             master_addr=facts[first].address,
             master_port=await self._nodes.free_port(first),
             checkpoint_dir=where,
+            run_id=new_run_id(job_id, number),
             resume_from=resume_from,
             mtbf_s=self._mtbf_s(job, job_id, restarts),
             node_env={node: peers_environment(found) for node, found in peers.items()},

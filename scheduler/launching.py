@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ..agents.attempt import NodeLaunch, RankLaunch
 from ..agents.checkpoint_pace import MTBF_VARIABLE
+from ..agents.fence import RUN_ID_VARIABLE
 from ..agents.lookout import NAN_LOSS_VARIABLE
 from .hang import TIMEOUT_VARIABLE
 from .job import Job
@@ -27,6 +28,7 @@ class Attempt:
     restarts: attempts that broke before this one.
     master_addr, master_port: where rank 0 listens, for torch's rendezvous.
     resume_from: a complete checkpoint, or empty to begin anew.
+    run_id: the same for all ranks of this launch and for no other; see `agents.fence`.
     mtbf_s: mean time between faults that is expected of the job; None leaves it to the ranks.
     node_env: variables of single nodes' ranks, by node.
     """
@@ -38,6 +40,7 @@ class Attempt:
     master_port: int
     checkpoint_dir: str
     resume_from: str = ""
+    run_id: str = ""
     mtbf_s: float | None = None
     node_env: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
@@ -67,6 +70,7 @@ def launches(job: Job, attempt: Attempt, devices: Sequence[Device]) -> list[Node
         "TORCHELASTIC_USE_AGENT_STORE": "False",
         "RAILWEAVE_JOB_ID": attempt.job_id,
         "RAILWEAVE_ATTEMPT": str(attempt.number),
+        RUN_ID_VARIABLE: attempt.run_id,
         "RAILWEAVE_CHECKPOINT_DIR": attempt.checkpoint_dir,
         "RAILWEAVE_RESUME_FROM": attempt.resume_from,
     }

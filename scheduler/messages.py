@@ -63,6 +63,8 @@ class Report(_Message):
         request.
     lost: nodes that could not be asked to stop, with the reason.
     survivors: pids of the attempt that cannot be ended, by node.
+    held: devices of the attempt that are not free, by node, in words.
+    freed, kept: its shared memory that was removed, and what others use of it, by node.
     killed: processes that were ended by the stop.
     """
 
@@ -74,6 +76,9 @@ class Report(_Message):
     lost: dict[str, str] = {}
     survivors: dict[str, tuple[int, ...]] = {}
     killed: int = 0
+    held: dict[str, tuple[str, ...]] = {}
+    freed: dict[str, tuple[str, ...]] = {}
+    kept: dict[str, tuple[str, ...]] = {}
 
 
 class Standing(_Message):

@@ -110,8 +110,11 @@ class Recovery:
                 shown = ", ".join(map(str, pids))
                 why = f"processes {shown} of {report.job_id} cannot be ended"
                 self._nodes.fault(node, Why.SURVIVORS, why, report.job_id)
+            for node, held in report.held.items():
+                why = f"not free after {report.job_id}: {'; '.join(held)}"
+                self._nodes.fault(node, Why.SURVIVORS, why, report.job_id)
             fault = report.fault
-            told = {*report.lost, *report.survivors}
+            told = {*report.lost, *report.survivors, *report.held}
             known = fault is not None and fault.kind is FaultKind.DEVICE_ERROR  # from its agent
             if fault and fault.node_at_fault and fault.node not in told and not known:
                 self._nodes.fault(fault.node, Why.FAULT, fault.message, report.job_id)
@@ -120,6 +123,9 @@ class Recovery:
         verdict = self._judge(report)
         given_up = verdict is not None and self._gave_up(report, verdict)
         message = f"stopped on every node, {report.killed} processes were ended"
+        if report.freed:
+            count = sum(map(len, report.freed.values()))
+            message += f", {count} pieces of shared memory were removed"
         if report.lost:
             message += f"; lost with their ranks: {', '.join(sorted(report.lost))}"
         taken = core.advance(
@@ -128,7 +134,14 @@ class Recovery:
             message,
             attempt=report.attempt,
             cause=report.fault.model_dump(mode="json") if report.fault else None,
-            data={"killed": report.killed, "lost": report.lost, "survivors": report.survivors},
+            data={
+                "killed": report.killed,
+                "lost": report.lost,
+                "survivors": report.survivors,
+                "held": report.held,
+                "freed": report.freed,
+                "kept": report.kept,
+            },
             happened_s=report.at_s,
             reason=verdict.why if verdict and verdict.decision in _EXPLAIN_THE_END else "",
         )

@@ -18,6 +18,7 @@ from .fault import (
     broken_device,
     earlier_faults,
     lost,
+    not_free,
     part_fault,
     refused,
     root_cause,
@@ -183,6 +184,8 @@ class Watch:
         told = {fault.node for fault in self._faults}
         others = [lost(node, why, now_s) for node, why in self._lost.items() if node not in told]
         others += [unending(node, pids, now_s) for node, pids in survivors.items()]
+        held = {node: done.held for node, done in stopped.items() if done and done.held}
+        others += [not_free(node, what, now_s) for node, what in held.items()]
         if self._faults:
             for node, done in stopped.items():
                 others += await self._earlier_faults(node, began_s) if done else []
@@ -193,6 +196,9 @@ class Watch:
             lost=self._lost,
             survivors=survivors,
             killed=sum(done.killed for done in stopped.values() if done),
+            held=held,
+            freed={node: done.freed for node, done in stopped.items() if done and done.freed},
+            kept={node: done.kept for node, done in stopped.items() if done and done.kept},
         )
 
     async def _stop_node(self, node: str) -> StopReport | None:
@@ -202,7 +208,7 @@ class Watch:
         while True:
             try:
                 done = await self._parts[node].stop(grace_s)
-                if not done.survivors or time.monotonic() > give_up:
+                if not (done.survivors or done.held) or time.monotonic() > give_up:
                     return done
             except NodeGone as gone:
                 self._lost[node] = str(gone)
@@ -228,6 +234,9 @@ class Watch:
         lost: Mapping[str, str] | None = None,
         survivors: Mapping[str, tuple[int, ...]] | None = None,
         killed: int = 0,
+        held: Mapping[str, tuple[str, ...]] | None = None,
+        freed: Mapping[str, tuple[str, ...]] | None = None,
+        kept: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
         self._tell(
             Report(
@@ -239,6 +248,9 @@ class Watch:
                 lost=dict(lost or {}),
                 survivors=dict(survivors or {}),
                 killed=killed,
+                held=dict(held or {}),
+                freed=dict(freed or {}),
+                kept=dict(kept or {}),
             )
         )
 

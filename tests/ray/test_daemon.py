@@ -131,7 +131,11 @@ def test_a_failing_rank_is_started_again_and_in_the_end_its_last_lines_say_why(
         assert attempt.fault_seen_s is not None and attempt.stopped_s is not None
         assert attempt.started_s <= attempt.running_s <= attempt.stopped_s
         assert attempt.fault_seen_s <= attempt.stopped_s
-    assert bench.environment(2, 0)["TORCHELASTIC_RESTART_COUNT"] == "1"
+    before, after = bench.environment(1, 0), bench.environment(2, 0)
+    assert after["TORCHELASTIC_RESTART_COUNT"] == "1"
+    for fenced in ("MASTER_PORT", "RAILWEAVE_RUN_ID"):
+        assert before[fenced] and before[fenced] != after[fenced]
+        assert bench.environment(2, 3)[fenced] == after[fenced]
     assert "ended with exit code 7" in job.explain() and "out of luck" in job.explain()
     assert [kind for kind in bench.kinds(job) if kind in ("fault", "stopped", "launch")] == [
         "launch",

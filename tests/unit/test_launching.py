@@ -19,7 +19,9 @@ from railweave.scheduler.job import SET_BY_US, Job
 from railweave.scheduler.launching import Attempt, launches
 
 GOLDEN = Path(__file__).parent / "golden"
-FIRST = Attempt("gpt-1a2b3c", 1, 0, "10.0.0.7", 29511, "/shared/gpt", mtbf_s=45_000_000.0)
+FIRST = Attempt(
+    "gpt-1a2b3c", 1, 0, "10.0.0.7", 29511, "/shared/gpt", run_id="gpt-1a2b3c/1/77", mtbf_s=45e6
+)
 THIRD = Attempt(
     "gpt-1a2b3c",
     3,
@@ -28,6 +30,7 @@ THIRD = Attempt(
     29512,
     "s3://bucket/gpt",
     "s3://bucket/gpt/step-000000000010.attempt-0001",
+    run_id="gpt-1a2b3c/3/88",
     mtbf_s=7200.4,
 )
 
