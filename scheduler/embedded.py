@@ -89,6 +89,11 @@ class EmbeddedCluster:
         """The nodes that were started and not killed, without the head."""
         return tuple(name for name in self._running if name != HEAD)
 
+    def ended_nodes(self) -> tuple[str, ...]:
+        """Nodes whose raylet has ended by itself, as when Ray took one that hung for dead."""
+        running = self._ask(verb="status")["running"]
+        return tuple(name for name in self.node_names if not running.get(name))
+
     def node(self, name: str) -> EmbeddedNode:
         """A node that runs, as it was started. Raises EmbeddedClusterError."""
         self._known(name)
@@ -162,7 +167,10 @@ class EmbeddedCluster:
     def kill_node(self, name: str) -> int:
         """Power loss: every process of the node is gone at once. How many there were."""
         self._known(name)
+        held = name in self._ask(verb="status")["running"]
         del self._running[name]
+        if not held:
+            return 0  # it has ended by itself, and nothing of it is left
         reply = self._ask(verb="kill", name=name)
         if reply["survivors"]:
             raise EmbeddedClusterError(

@@ -36,6 +36,7 @@ _INSIDE = {
 _VALUES = {Kind.RANK_EXIT: 13.0, Kind.RANK_SLOW: 10.0, Kind.RANK_CLOCK: 3600.0}
 _CLOCK_S = 3600.0
 _KILL = 9
+_RAYLET_ENDS_S = 5.0
 
 
 class Machines(Protocol):
@@ -46,6 +47,9 @@ class Machines(Protocol):
 
     def power_on(self, node: str) -> None:
         """Start it again; returns once it is up."""
+
+    def restore(self, node: str) -> bool:
+        """Start it again where it has ended by itself; whether it had."""
 
 
 class Network(Protocol):
@@ -60,7 +64,7 @@ class Driver:
 
     jobs: the ids of the jobs that the schedule names. machines, network: needed for kinds of
     Where.NODE and Where.NETWORK. told: called with each fault that was brought about or given up.
-    Use with `with`: at the end everything is mended.
+    Use with `with`: at the end everything is mended, and `unmended` tells why something is not.
     """
 
     def __init__(
@@ -87,6 +91,7 @@ class Driver:
         self._threads: list[threading.Thread] = []
         self._began = 0.0
         self.done: list[Done] = []
+        self.unmended: list[str] = []
 
     def refusals(self) -> dict[int, str]:
         """Faults that cannot be brought about here, by their place in the schedule, and why."""
@@ -231,6 +236,9 @@ class Driver:
             return self._outside(done, aim.node, "stop_guard", **rank, for_s=for_s)
         if kind is Kind.NODE_HANG:
             pids = self._reach.pids_on(aim.node)
+            # Ray may take it for dead meanwhile; then its raylet ends as soon as it goes on, so in
+            # the end this comes after that.
+            self._later((for_s or 0.0) + _RAYLET_ENDS_S, lambda: self._restore(aim.node))
             return self._outside(done, aim.node, "stop_node", ranks=pids, for_s=for_s)
         if kind is Kind.AGENT_CLOCK:
             offset_s = _CLOCK_S if fault.value is None else fault.value
@@ -314,6 +322,15 @@ class Driver:
         self._later(for_s, lambda: self._power_on(aim.node))
         return replace(done, at_s=at_s, until_s=at_s + for_s)
 
+    def _restore(self, node: str) -> None:
+        assert self._machines is not None
+        give_up = time.monotonic() + _RAYLET_ENDS_S
+        while time.monotonic() < give_up:
+            with self._machines_mutex:
+                if self._machines.restore(node):
+                    return
+            time.sleep(LOOK_S)
+
     def _power_on(self, node: str) -> None:
         assert self._machines is not None
         with self._machines_mutex:
@@ -341,22 +358,30 @@ class Driver:
         return self._outside(done, node, "signal_ray", pid=pid, number=_KILL)
 
     def _later(self, after_s: float, mend: Callable[[], None]) -> None:
-        """Mend something after a time, or at the end if that is earlier; exactly once."""
-        once = threading.Lock()
+        """Mend something after a time, or at the end if that is earlier; again where it failed."""
+        mending, mended = threading.Lock(), threading.Event()
 
-        def mend_once() -> None:
-            if once.acquire(blocking=False):
-                mend()
+        def attempt() -> str:
+            with mending:
+                if mended.is_set():
+                    return ""
+                try:
+                    mend()
+                except (RuntimeError, OSError, LookupError) as error:
+                    return str(error)
+                mended.set()
+                return ""
 
-        timer = threading.Timer(after_s, mend_once)
+        timer = threading.Timer(after_s, attempt)
         timer.start()
 
-        def now() -> None:
+        def in_the_end() -> None:
             timer.cancel()
-            mend_once()
+            if why := attempt():
+                self.unmended.append(why)
             timer.join()
 
-        self._mend.callback(now)
+        self._mend.callback(in_the_end)
 
     def _mend_on(self, node: str, pid: int, start_ticks: int, until_s: float) -> None:
         """Have a hold mend; where its node cannot be asked, it mends when its time is over."""

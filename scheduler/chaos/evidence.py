@@ -15,6 +15,8 @@ from .schedule import Injection
 CLOCKS_S = 1.0
 """By how much clocks of nodes, and of who breaks things, may differ."""
 _SEEN_WITHIN_S = 120.0
+_TOLD_WITHIN_S = 10.0
+_SILENCING = (Kind.NODE_POWER, Kind.NODE_HANG, Kind.AGENT_KILL, Kind.AGENT_STOP)
 
 
 @dataclass(frozen=True)
@@ -195,6 +197,14 @@ def _bore(
             return Finding(
                 done, Outcome.NOTICED, max(0.0, event.time_s - done.at_s), told=event.message
             )
+    if any(
+        each is not done
+        and each.node == done.node
+        and each.fault.kind in _SILENCING
+        and 0 <= each.at_s - done.at_s + CLOCKS_S <= _TOLD_WITHIN_S
+        for each in others
+    ):
+        return Finding(done, Outcome.MASKED, told="its node was silenced before it could tell")
     attempt = next((a for a in history.attempts if a.number == done.attempt), None)
     over_s = None if attempt is None else attempt.fault_seen_s or attempt.ended_s
     if over_s is not None and over_s <= (done.until_s or done.at_s) + CLOCKS_S:

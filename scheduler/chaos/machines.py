@@ -30,7 +30,17 @@ class EmbeddedMachines:
 
     def power_on(self, node: str) -> None:
         """Start a node again that was switched off here; returns once it is up."""
-        planned = self._off.pop(node, None)
-        if planned is not None:
-            self._cluster.add_node(planned)
+        if node in self._off:
+            self._cluster.add_node(self._off[node])
+            del self._off[node]
             self._changed()
+
+    def restore(self, node: str) -> bool:
+        """Start a node again that has ended by itself; whether it had."""
+        if node not in self._cluster.ended_nodes():
+            return False
+        planned = self._cluster.node(node)
+        self._cluster.kill_node(node)
+        self._off[node] = planned
+        self.power_on(node)
+        return True

@@ -133,6 +133,8 @@ def command(
             done = driver.run()
             settled = driver.settle(settle_s)
         report = judged(client, done, jobs, after)
+    for why in driver.unmended:
+        screen.print(f"not mended: {why}")
     _print_report(report, schedule.seed, settled, as_json)
     if report.missed or report.unexplained:
         raise Failed(

@@ -3,71 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import subprocess
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from chaos_program import PROGRAM, expected
 from job_bench import TOKEN, Bench
-from railweave.scheduler.client import Client, JobHandle
+from railweave.agents import processes
+from railweave.scheduler.client import JobHandle
 from railweave.scheduler.job import Job
-
-SAVE_EVERY = 5
-# Each step folds its number into the state, so a step that is lost or done twice changes the end.
-# The work of a step is done in small pieces, since an interpreter takes signals between them.
-# It goes on until it is told to finish: how fast it is breaking depends on who else is there.
-PROGRAM = """
-import contextlib, hashlib, os, pathlib, sys, time
-from railweave.agents import report
-from railweave.agents.checkpoint import Checkpointer
-from railweave.agents.checkpoint_history import CheckpointError
-from railweave.agents.checkpoint_keep import Keep, prune
-from railweave.agents.notes import note
-sys.stdout.reconfigure(line_buffering=True)
-rank, steps = int(os.environ["RANK"]), int(os.environ["STEPS"])
-bug_at = int(os.environ.get("BUG_AT", "0"))
-checkpoints = Checkpointer()
-step, state, block = 0, b"", bytes(1 << 16)
-if path := os.environ["RAILWEAVE_RESUME_FROM"]:
-    stored = checkpoints.load(path)
-    step, state = int(stored[:8]), stored[8:]
-finish = pathlib.Path("finish")
-while step < steps or not finish.exists():
-    step += 1
-    began = time.monotonic()
-    for _ in range(40):
-        hashlib.sha256(block)
-    state = hashlib.sha256(state + b"%d of rank %d" % (step, rank)).digest()
-    compute_s = time.monotonic() - began
-    time.sleep(0.05)
-    if step == bug_at:
-        raise ZeroDivisionError("the fault of the job itself")
-    print(f"step={step} time_s={time.time()}")
-    report(step, loss=1 / step, compute_s=compute_s)
-    if step % SAVE_EVERY == 0:
-        try:
-            checkpoints.save(step, b"%08d" % step + state)
-            if rank == 0:
-                checkpoints.commit(step, timeout_s=3)
-                print(f"saved step={step}")
-                prune(checkpoints.directory, Keep(last=3))
-        except CheckpointError as error:
-            note("checkpoint-failed", f"step {step}: {error}", step=step)
-            with contextlib.suppress(CheckpointError, OSError):
-                checkpoints.discard(step)
-done = pathlib.Path(f"result-{rank}.part")
-done.write_text(f"{step} {state.hex()}")
-done.rename(f"result-{rank}")
-""".replace("SAVE_EVERY", str(SAVE_EVERY))
-
-
-def expected(rank: int, steps: int) -> str:
-    """What a rank of a job that nothing has befallen writes in the end."""
-    state = b""
-    for step in range(1, steps + 1):
-        state = hashlib.sha256(state + b"%d of rank %d" % (step, rank)).digest()
-    return state.hex()
 
 
 @dataclass
@@ -129,11 +75,40 @@ def small_disk(folder: Path, size: str = "8m") -> Iterator[bool]:
 
 @dataclass
 class Ledger:
-    """Sees to it that no device is ever held twice and no damaged checkpoint is resumed."""
+    """Sees to it that no device is ever given out twice, by the books and by what really runs."""
 
+    bench: Bench
     wrong: list[str] = field(default_factory=list)
 
-    def look(self, client: Client) -> None:
-        for node in client.status().nodes:
+    def look(self) -> None:
+        """Note what is wrong at this moment."""
+        for node in self.bench.client.status().nodes:
             if sum(node.held.values()) > node.devices:
                 self.wrong.append(f"{node.name} has {node.devices} devices, held: {node.held}")
+        users: defaultdict[tuple[str, str], dict[str, processes.Process]] = defaultdict(dict)
+        for entry in processes.having(TOKEN, self.bench.token, processes.table().values()):
+            told = _environment(entry)
+            if "RAILWEAVE_DEVICE" in told:
+                device = (told["RAILWEAVE_NODE"], told["RAILWEAVE_DEVICE"])
+                attempt = f"{told['RAILWEAVE_JOB_ID']} attempt {told['RAILWEAVE_ATTEMPT']}"
+                users[device][attempt] = entry
+        for device, attempts in users.items():
+            # One may have ended, and the other have come, while the others were looked at.
+            alive = [name for name, entry in attempts.items() if _lives(entry)]
+            if len(alive) > 1:
+                self.wrong.append(f"device {device} is used by {' and by '.join(alive)}")
+
+
+def _environment(entry: processes.Process) -> dict[str, str]:
+    try:
+        words = Path(f"/proc/{entry.pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return {}
+    parts = (word.decode(errors="replace").partition("=") for word in words)
+    return {name: value for name, _, value in parts}
+
+
+def _lives(entry: processes.Process) -> bool:
+    found = processes.process(entry.pid)
+    same = found is not None and found.start_ticks == entry.start_ticks
+    return found is not None and same and found.state != "Z"

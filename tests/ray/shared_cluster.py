@@ -18,6 +18,8 @@ def restore(cluster: EmbeddedCluster) -> None:
     """Resume what was stopped, end what was added and start again what was killed."""
     for name in (HEAD, *cluster.node_names):
         cluster.resume_node(name)
+    for name in cluster.ended_nodes():
+        cluster.kill_node(name)
     planned = {node.name: node for node in NODES}
     for name in cluster.node_names:
         if name not in planned:
