@@ -15,6 +15,35 @@ _ENOUGH_QUIET = 24
 """Quiet pairs of a tier: the median of so many lies within 4 % at 10 % noise, 95 times of 100."""
 
 
+def in_rounds(
+    own: Sequence[Pairs], quiet: Sequence[Pairs], nearest: Ints, most: int
+) -> list[Pairs]:
+    """Rounds of own links and of quiet paths, apart where that takes at most `most` rounds.
+
+    Else nodes that have no quiet path to measure are paired inside their nearest domains
+    meanwhile, whose links quiet paths do not share; what even then does not fit is left out.
+    nearest: labels of the nearest domains.
+    """
+    if len(own) + len(quiet) <= most:
+        return [*own, *quiet]
+    found = [list(pairs) for pairs in quiet[:most]]
+    ends = {end for pairs in own for pair in pairs for end in pair}
+    left = ends - {end for pairs in found for pair in pairs for end in pair}
+    for pairs in found:
+        busy = {end for pair in pairs for end in pair}
+        waiting: dict[int, int] = {}
+        for node in sorted(ends - busy, key=lambda node: (node not in left, node)):
+            domain = int(nearest[node])
+            other = waiting.pop(domain, None)
+            if other is not None:
+                pairs.append((other, node))
+                left -= {other, node}
+            elif node in left:
+                waiting[domain] = node
+    rest = [pair for pair in own[0] if left & set(pair)] if own else []
+    return [*found, rest] if rest and len(found) < most else found
+
+
 def own_links(tiers: Sequence[Ints], free: NDArray[np.bool_], seed: int) -> list[Pairs]:
     """Rounds in which every free node is in a pair once, with a node as near as there is.
 

@@ -14,7 +14,7 @@ from pydantic import Field
 from ..errors import InvalidInput, Problem
 from ..explained import Explained
 from ..quantities import Positive
-from .aiming import Pairs, full_links, own_links, quiet_paths
+from .aiming import Pairs, full_links, in_rounds, own_links, quiet_paths
 from .asking import Round, ask, enough_odds
 from .clusters import Ints
 from .evidence import Evidence, Gathering
@@ -28,8 +28,8 @@ _BLIND_ROUNDS = 6
 """Rounds of random pairs after which a network without levels counts as flat."""
 _BLIND_BANDWIDTH_ROUNDS = 3
 _LOSSES_OF_THE_DEAD = 5
-_AIMED_ROUNDS = 5
-"""Rounds kept for bandwidth: own links, quiet paths, and a full link of each tier."""
+_AIMED_ROUNDS = 4
+"""Rounds kept for bandwidth: two for own links and quiet paths, and a full link of two tiers."""
 _STEPS = (1, 1, 2, 2, 3, 3)
 """How far apart in the given order nodes stand that are probed first, as long as that pays."""
 _PAYS = 0.5
@@ -255,7 +255,9 @@ class Probing:
     def _aim(self, splits: list[Split], free: NDArray[np.bool_]) -> list[tuple[ProbeKind, Pairs]]:
         tiers: list[Ints] = [split.labels for split in splits]
         seed = self._round_seed()
-        rounds = own_links(tiers, free, seed) + quiet_paths(tiers, free, seed)
+        own, quiet = own_links(tiers, free, seed), quiet_paths(tiers, free, seed)
+        most = self.budget.rounds - self._rounds - len(tiers)
+        rounds = in_rounds(own, quiet, tiers[-1], most) if tiers else own
         if not tiers:
             nodes = np.flatnonzero(free)
             if len(nodes) <= ALL_PAIRS_UP_TO:
