@@ -25,6 +25,7 @@ from ..agents.processes import be_favoured
 from .codec import decode, encode
 from .core import Core
 from .database import StoreUnusable
+from .elastic import Elastic
 from .explain import explain
 from .job import Job
 from .job_ranks import RankView, rank_views
@@ -67,6 +68,7 @@ class Daemon:
         self._nodes = Nodes(self._core)
         self._launcher = Launcher(self._core, self._nodes)
         self._recovery = Recovery(self._core, self._nodes, self._launcher)
+        self._elastic = Elastic(self._core, self._nodes, self._recovery.stop)
         self._nodes.on_lost.append(self._recovery.tell_node_lost)
         self._nodes.on_broken.append(self._recovery.tell_device_broken)
         self._noted_waits: dict[str, str] = {}
@@ -77,6 +79,7 @@ class Daemon:
             for work, period_s in (
                 (self._nodes.refresh, settings.heartbeat_s),
                 (self._recovery.tend, _TEND_S),
+                (self._elastic.tend, _TEND_S),
                 (self._recovery.sweep, _SWEEP_S),
                 (self._nodes.health.tend, _TEND_S / 2),
                 (self._schedule, 0.0),
@@ -313,6 +316,7 @@ class Daemon:
                 core.waits = {job.job_id: "no node of the cluster is known yet" for job in queue}
                 return
             supply, settled = self._nodes.ledger().supply(), self._nodes.settled
+            queue = [self._elastic.sized(job, supply) for job in queue]
             found = look(queue, supply, core.believed_unplaceable(), settled)
             for job_id, why in found.impossible.items():
                 core.advance(job_id, JobEvent.REJECT, why)
@@ -320,7 +324,8 @@ class Daemon:
             self._note_waits(found.waits)
             if found.start is None:
                 return
-            await self._launcher.start(core.store.job(found.start))
+            (chosen,) = (job for job in queue if job.job_id == found.start)
+            await self._launcher.start(core.store.job(found.start), chosen.devices)
 
     def _note_waits(self, waits: dict[str, str]) -> None:
         """Put the reason of the jobs that wait for devices into their history when it changes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import secrets
@@ -119,6 +120,10 @@ class Job(Explained):
         default 10. With 0 it goes on whatever they are.
     straggler_ratio: how many times slower than its peers a rank must compute, as ranks report it,
         to break an attempt and have its node set aside; by default none does.
+    min_data_parallel: the least data-parallel degree (of a job that gives only `devices`: number of
+        ranks) with which it may go on while devices are lacking. It grows again when they are back.
+        Its ranks must be able to resume from what another number of ranks has saved, for which
+        `agents.checkpoint_reshard` serves. Without it a job waits for all of its devices.
     preflight: whether the nodes of a placement are checked before the ranks start on them.
     constraints: what its placements must satisfy, also after a fault: Constraints, their data
         (`railweave.constraints/1`, the format may be left out), or the path of their file.
@@ -142,6 +147,7 @@ class Job(Explained):
     hang_timeout_s: float | None = Field(default=None, ge=1, le=2_592_000, allow_inf_nan=False)
     nan_loss_limit: int | None = Field(default=None, ge=0)
     straggler_ratio: float | None = Field(default=None, ge=1.2, le=1000, allow_inf_nan=False)
+    min_data_parallel: int | None = Field(default=None, ge=1)
     preflight: bool = True
     constraints: Annotated[Constraints | None, BeforeValidator(_as_constraints)] = None
 
@@ -149,6 +155,7 @@ class Job(Explained):
     def _consistent(self) -> Self:
         problems = [
             *_size_problems(self),
+            *_shrink_problems(self),
             *_pin_problems(self),
             *_text_problems(self),
             *_env_problems(self.env),
@@ -181,6 +188,39 @@ class Job(Explained):
             return self.pcg.world_size
         assert self.devices is not None  # _size_problems refuses a job without a size
         return self.devices
+
+    @property
+    def data_parallel(self) -> int:
+        """The data-parallel degree; of a plain ring the number of its ranks."""
+        return self.workload.parallelism.dp if self.workload is not None else self.world_size
+
+    def smaller_sizes(self) -> list[int]:
+        """Numbers of devices below its own with which it may run, largest first."""
+        least = self.min_data_parallel
+        if least is None:
+            return []
+        found = []
+        for degree in range(self.data_parallel - 1, least - 1, -1):
+            with contextlib.suppress(InvalidInput):
+                found.append(self.with_data_parallel(degree).world_size)
+        return found
+
+    def with_data_parallel(self, degree: int) -> Job:
+        """The same job, the same batch too, at another degree. Raises InvalidInput."""
+        data = self.model_dump(mode="json", exclude_none=True)
+        if self.workload is not None:
+            data["workload"]["parallelism"]["dp"] = degree
+            data.pop("devices", None)
+        else:
+            data["devices"] = degree
+        data.pop("min_data_parallel", None)
+        return Job.parse(data, f"{self.name} at a data-parallel degree of {degree}")
+
+    def with_devices(self, devices: int) -> Job:
+        """The job at the size of so many devices. Raises InvalidInput."""
+        if devices == self.world_size:
+            return self
+        return self.with_data_parallel(devices * self.data_parallel // self.world_size)
 
     def graph(self) -> PCG:
         """The ranks and what they send each other; one plain ring where nothing is known."""
@@ -215,6 +255,21 @@ def _size_problems(job: Job) -> list[Problem]:
         what = "pcg" if job.workload is None else "workload"
         found = f"found {job.devices}, but the {what} has {job.world_size} ranks"
         return [Problem("devices", found, "leave devices out, or make them equal")]
+    return []
+
+
+def _shrink_problems(job: Job) -> list[Problem]:
+    least = job.min_data_parallel
+    if least is None:
+        return []
+    if job.pcg is not None:
+        fix = "give a workload, or devices alone, from which a smaller job follows"
+        return [Problem("min_data_parallel", "given beside a pcg", fix)]
+    if job.workload is None and job.devices is None:
+        return []
+    if least > job.data_parallel:
+        found = f"found {least}, but the job's own degree is {job.data_parallel}"
+        return [Problem("min_data_parallel", found, "give at most that")]
     return []
 
 

@@ -54,15 +54,15 @@ class Launcher:
         self.under_way: dict[str, asyncio.Task[None]] = {}
         self._refusals: dict[str, int] = {}
 
-    async def start(self, record: JobRecord) -> None:
-        """Place a waiting job, and when it fits begin to launch it in the background."""
+    async def start(self, record: JobRecord, devices: int) -> None:
+        """Place a waiting job on so many devices, and when it fits begin to launch it."""
         core, job_id = self._core, record.job_id
         ledger = self._nodes.ledger()
         spec = core.store.spec(job_id)
-        before = self._placement_before(record)
+        before = self._placement_before(record, devices)
         verdict = core.verdict(record)
         kept = core.store.kept_spares(but=job_id) | set(verdict.avoid if verdict else ())
-        job, found = await asyncio.to_thread(lambda: _solve(spec, ledger, before, kept))
+        job, found = await asyncio.to_thread(lambda: _solve(spec, devices, ledger, before, kept))
         if found.never and self._nodes.settled:
             core.advance(job_id, JobEvent.REJECT, found.never)
             return
@@ -97,10 +97,12 @@ class Launcher:
             work = self._launch(job, job_id, number, taken.life.faults, placement)
             self.under_way[job_id] = asyncio.create_task(work)
 
-    def _placement_before(self, record: JobRecord) -> Placement | None:
-        """Where the job's last attempt was; None for a job that has had none."""
+    def _placement_before(self, record: JobRecord, devices: int) -> Placement | None:
+        """Where the job's last attempt was; None where it has had none, or one of another size."""
         last = self._core.store.attempt(record.job_id, record.life.attempt)
-        return None if last is None else Placement.parse(last.placement, record.job_id)
+        if last is None or len(last.placement["devices"]) != devices:
+            return None
+        return Placement.parse(last.placement, record.job_id)
 
     async def _launch(
         self, job: Job, job_id: str, number: int, restarts: int, placement: Placement
@@ -171,7 +173,9 @@ class Launcher:
         if is_node_place(where):
             peers = await self.copies.arrange(job_id, number, where, placement.devices)
         told = peers[first].to_text() if peers else ""
-        resume_from = await self._resume_from(first, where, job_id, number, job.world_size, told)
+        # A job that has had another size goes on from whatever number of ranks has saved.
+        size = None if self._sizes_differ(job_id) else job.world_size
+        resume_from = await self._resume_from(first, where, job_id, number, size, told)
         core.doing[job_id] = f"starting its ranks on {len(counts)} nodes"
         attempt = Attempt(
             job_id=job_id,
@@ -205,6 +209,10 @@ class Launcher:
         if job.preflight:
             await self._preflight.check(job_id, number, placement.devices)
 
+    def _sizes_differ(self, job_id: str) -> bool:
+        sizes = {len(each.placement["devices"]) for each in self._core.store.attempts(job_id)}
+        return len(sizes) > 1
+
     def _mtbf_s(self, job: Job, job_id: str, faults: int) -> float:
         """Mean time between faults, from what its attempts have run so far."""
         attempts = self._core.store.attempts(job_id)
@@ -213,7 +221,7 @@ class Launcher:
         return mtbf_s(job.world_size, faults, run_s)
 
     async def _resume_from(
-        self, node: str, where: str, job_id: str, number: int, world_size: int, peers: str
+        self, node: str, where: str, job_id: str, number: int, world_size: int | None, peers: str
     ) -> str:
         """The checkpoint to go on from, or empty; older attempts are fenced out of the folder."""
         found = await self._nodes.latest_checkpoint(node, where, number, world_size, peers)
@@ -248,9 +256,9 @@ async def hand_over(
 
 
 def _solve(
-    spec: str, ledger: Ledger, before: Placement | None, kept: set[str]
+    spec: str, devices: int, ledger: Ledger, before: Placement | None, kept: set[str]
 ) -> tuple[Job, Found]:
-    job = Job.parse(spec)
+    job = Job.parse(spec).with_devices(devices)
     return job, find_placement(job, ledger, before, kept=kept)
 
 

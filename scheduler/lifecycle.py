@@ -56,6 +56,8 @@ class JobEvent(StrEnum):
     """The job can never be placed on this cluster."""
     GIVE_UP = "give_up"
     """The verdict on a broken attempt, while it is being stopped, is that none may follow."""
+    RESIZE = "resize"
+    """The attempt is to be stopped and followed by one of another size; nothing broke."""
 
 
 class Move(StrEnum):
@@ -67,6 +69,8 @@ class Move(StrEnum):
     """This cannot happen here: the reporter is wrong about the job."""
     BREAK = "break"
     """RECOVERING while restarts are left, else STOPPING towards FAILED; one fault is counted."""
+    YIELD = "yield"
+    """RECOVERING, to be stopped and placed again, without a fault."""
     REQUEUE = "requeue"
     """Back to waiting: PENDING when nothing broke so far, else RECOVERING without devices."""
     STOP_TO_CANCEL = "stop_to_cancel"
@@ -142,6 +146,7 @@ _FINAL_ROW: dict[JobEvent, JobState | Move] = {
     _E.CANCEL: _M.KEEP,
     _E.REJECT: _M.KEEP,
     _E.GIVE_UP: _M.KEEP,
+    _E.RESIZE: _M.KEEP,
 }
 
 TABLE: dict[tuple[JobState, bool], dict[JobEvent, JobState | Move]] = {
@@ -155,6 +160,7 @@ TABLE: dict[tuple[JobState, bool], dict[JobEvent, JobState | Move]] = {
         _E.CANCEL: _S.CANCELLED,
         _E.REJECT: _S.FAILED,
         _E.GIVE_UP: _M.REFUSE,
+        _E.RESIZE: _M.REFUSE,
     },
     (_S.LAUNCHING, True): {
         _E.LAUNCH: _M.REFUSE,
@@ -166,6 +172,7 @@ TABLE: dict[tuple[JobState, bool], dict[JobEvent, JobState | Move]] = {
         _E.CANCEL: _M.STOP_TO_CANCEL,
         _E.REJECT: _M.STOP_TO_FAIL,
         _E.GIVE_UP: _M.REFUSE,
+        _E.RESIZE: _M.REFUSE,
     },
     (_S.RUNNING, True): {
         _E.LAUNCH: _M.REFUSE,
@@ -177,6 +184,7 @@ TABLE: dict[tuple[JobState, bool], dict[JobEvent, JobState | Move]] = {
         _E.CANCEL: _M.STOP_TO_CANCEL,
         _E.REJECT: _M.STOP_TO_FAIL,
         _E.GIVE_UP: _M.REFUSE,
+        _E.RESIZE: _M.YIELD,
     },
     (_S.RECOVERING, True): {
         _E.LAUNCH: _M.REFUSE,
@@ -188,6 +196,7 @@ TABLE: dict[tuple[JobState, bool], dict[JobEvent, JobState | Move]] = {
         _E.CANCEL: _M.STOP_TO_CANCEL,
         _E.REJECT: _M.STOP_TO_FAIL,
         _E.GIVE_UP: _M.STOP_TO_FAIL,
+        _E.RESIZE: _M.KEEP,
     },
     (_S.RECOVERING, False): {
         _E.LAUNCH: _S.LAUNCHING,
@@ -199,6 +208,7 @@ TABLE: dict[tuple[JobState, bool], dict[JobEvent, JobState | Move]] = {
         _E.CANCEL: _S.CANCELLED,
         _E.REJECT: _S.FAILED,
         _E.GIVE_UP: _M.KEEP,
+        _E.RESIZE: _M.KEEP,
     },
     (_S.STOPPING, True): {
         _E.LAUNCH: _M.REFUSE,
@@ -210,6 +220,7 @@ TABLE: dict[tuple[JobState, bool], dict[JobEvent, JobState | Move]] = {
         _E.CANCEL: _M.KEEP,
         _E.REJECT: _M.KEEP,
         _E.GIVE_UP: _M.KEEP,
+        _E.RESIZE: _M.KEEP,
     },
     (_S.SUCCEEDED, False): _FINAL_ROW,
     (_S.FAILED, False): _FINAL_ROW,
@@ -255,6 +266,8 @@ def _moved(life: Life, rule: JobState | Move) -> Life:
         if broken.faults > life.max_restarts:
             return replace(broken, state=JobState.STOPPING, ending=JobState.FAILED)
         return replace(broken, state=JobState.RECOVERING)
+    if rule is Move.YIELD:
+        return replace(life, state=JobState.RECOVERING)
     if rule is Move.REQUEUE:
         waiting = JobState.RECOVERING if life.faults else JobState.PENDING
         return replace(life, state=waiting, holds_devices=False)

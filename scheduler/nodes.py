@@ -132,7 +132,7 @@ class Nodes:
         return self._agent(node).actor
 
     async def latest_checkpoint(
-        self, node: str, directory: str, attempt: int, world_size: int, peers: str = ""
+        self, node: str, directory: str, attempt: int, world_size: int | None, peers: str = ""
     ) -> dict[str, Any]:
         """The newest complete checkpoint as a node sees it, older attempts being fenced out."""
         actor: Any = self._agent(node).actor

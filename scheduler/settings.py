@@ -52,6 +52,8 @@ class Settings(Explained):
         as impossible; until then it waits.
     reserve_s: how long Ray may take to reserve an attempt's capacity. preflight_s: how long the
         check of a node before an attempt may take; one that takes longer has failed it.
+    return_s: how long a lost node is expected to be away, until some have come back. grow_wait_s:
+        how long a job that is to grow is given to save a checkpoint before.
     fruitless_restarts: how many restarts in a row a job may have without a new step or checkpoint,
         faults of machines not counted. restart_pause_s: before the second of them, doubled for
         each further one up to longest_restart_pause_s; the first is made at once.
@@ -73,6 +75,8 @@ class Settings(Explained):
     settle_s: float = Field(default=10.0, ge=0)
     reserve_s: float = Field(default=15.0, gt=0)
     preflight_s: float = Field(default=20.0, gt=0)
+    return_s: float = Field(default=300.0, gt=0)
+    grow_wait_s: float = Field(default=600.0, ge=0)
     fruitless_restarts: int = Field(default=5, ge=0)
     restart_pause_s: float = Field(default=1.0, ge=0)
     longest_restart_pause_s: float = Field(default=300.0, ge=0)
