@@ -37,6 +37,7 @@ WORK_S = 0.002
 """How long a slow rank computes before it is held up again."""
 _SPARE_BYTES = 48 << 20
 _LINE_BYTES = 4096
+_real_time = time.time
 _KINDS = frozenset({"exit", "raise", "memory", "gil", "slow", "nan", "clock"})
 
 
@@ -126,7 +127,7 @@ class Rehearsal:
         for order in self._due(number):
             if order.do == "nan" and loss is None:
                 order.answer({"error": "it reports no loss, so none can be NaN"})
-            elif order.answer({"at_s": time.time(), "step": number}):
+            elif order.answer({"at_s": _real_time(), "step": number}):
                 # An order of somebody who has gone away meanwhile is none any more.
                 self._nan = self._nan or order.do == "nan"
                 _do(order)
@@ -175,8 +176,7 @@ def _do(order: Order) -> None:
     if order.do == "slow":
         _slow_down(order.value)
     if order.do == "clock":
-        real, offset_s = time.time, order.value
-        vars(time)["time"] = lambda: real() + offset_s
+        vars(time)["time"] = lambda: _real_time() + order.value
 
 
 def _run_out_of_memory() -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any, Protocol
 
 from ray.exceptions import RayError
@@ -168,17 +169,30 @@ class Driver:
 
     def _run_job(self, name: str) -> None:
         refused = self.refusals()
-        for index, fault in enumerate(self._schedule.faults):
-            if fault.job != name:
-                continue
+        faults = [each for each in enumerate(self._schedule.faults) if each[1].job == name]
+        for (index, fault), after in zip_longest(faults, faults[1:]):
             if index in refused:
                 self._note(Done(fault, self._jobs.get(name, ""), error=refused[index]))
                 continue
             try:
-                done = self._when_due(self._client.job(self._jobs[name]), fault)
+                job = self._client.job(self._jobs[name])
+                done = self._when_due(job, fault)
             except (CannotConnect, LookupError, RayError) as error:
-                done = Done(fault, self._jobs[name], error=str(error))
+                self._note(Done(fault, self._jobs[name], error=str(error)))
+                continue
             self._note(done)
+            if after is not None and not _together(fault, after[1]):
+                with suppress(CannotConnect, LookupError, RayError):
+                    self._until_broken(job, done)
+
+    def _until_broken(self, job: JobHandle, done: Done) -> None:
+        """Give a fault the time to be noticed, before the next one of the same job hides it."""
+        give_up = time.monotonic() + PATIENCE_S
+        while not done.error and FACTS[done.fault.kind].breaks and time.monotonic() < give_up:
+            record = job.record
+            over = record.life.attempt != done.attempt or record.state is not JobState.RUNNING
+            if over or self._ended.wait(LOOK_S):
+                return
 
     def _note(self, done: Done) -> None:
         with self._mutex:
@@ -323,12 +337,15 @@ class Driver:
         return replace(done, at_s=at_s, until_s=at_s + for_s)
 
     def _restore(self, node: str) -> None:
+        """Start a node again that Ray has taken for dead, once it has ended. Raises OSError."""
         assert self._machines is not None
-        give_up = time.monotonic() + _RAYLET_ENDS_S
-        while time.monotonic() < give_up:
+        give_up = time.monotonic() + _MEND_S
+        while not self._reach.is_alive(node):
             with self._machines_mutex:
                 if self._machines.restore(node):
                     return
+            if time.monotonic() > give_up:
+                raise OSError(f"{node} is dead for Ray, but has not ended")
             time.sleep(LOOK_S)
 
     def _power_on(self, node: str) -> None:
@@ -395,6 +412,11 @@ class Driver:
         with suppress(OutOfReach, Refused):
             return bool(self._reach.break_on(node, act, **arguments)["mended"])
         return False
+
+
+def _together(one: Injection, other: Injection) -> bool:
+    """Whether two faults of a job are to come at the same moment."""
+    return (one.at_step, one.after_s) == (other.at_step, other.after_s)
 
 
 def _word(seed: int) -> str:

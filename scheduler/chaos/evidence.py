@@ -120,11 +120,15 @@ class Report:
 
 
 def judge(
-    done: Sequence[Done], histories: Mapping[str, History], cluster: Sequence[EventRecord]
+    done: Sequence[Done],
+    histories: Mapping[str, History],
+    cluster: Sequence[EventRecord],
+    since_s: float = 0.0,
 ) -> Report:
     """What came of each fault.
 
-    histories: by job id, of every job that may have been hit. cluster: events of no job.
+    histories: by job id, of every job that may have been hit. cluster: events of no job. since_s:
+    when the first fault may have come; attempts that broke before are not to be explained.
     """
     brought_about = [each for each in done if not each.error]
     findings = []
@@ -141,7 +145,9 @@ def judge(
         _named(job_id, attempt)
         for job_id, history in histories.items()
         for attempt in history.attempts
-        if attempt.fault_seen_s is not None and not _explained(job_id, attempt, brought_about)
+        if attempt.fault_seen_s is not None
+        and attempt.fault_seen_s >= since_s
+        and not _explained(job_id, attempt, brought_about)
     ]
     return Report(tuple(findings), tuple(unexplained))
 

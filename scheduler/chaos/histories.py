@@ -17,10 +17,19 @@ def last_event(client: Client) -> int:
     return events[-1].seq if events else 0
 
 
-def judged(client: Client, done: Sequence[Done], jobs: Iterable[JobHandle], after: int) -> Report:
-    """What came of faults, by the history of these jobs and of the cluster after event `after`."""
+def judged(
+    client: Client,
+    done: Sequence[Done],
+    jobs: Iterable[JobHandle],
+    after: int,
+    since_s: float = 0.0,
+) -> Report:
+    """What came of faults, by the history of these jobs and of the cluster after event `after`.
+
+    since_s: as in `judge`.
+    """
     cluster = [event for event in _events(client, after) if event.job_id is None]
-    return judge(done, {job.id: _history(job, after) for job in jobs}, cluster)
+    return judge(done, {job.id: _history(job, after) for job in jobs}, cluster, since_s)
 
 
 def _history(job: JobHandle, after: int) -> History:

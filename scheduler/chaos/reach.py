@@ -10,7 +10,7 @@ import ray
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
 from ...agents.attempt import Heartbeat, NodePhase, NodeStatus, Refused
-from ...agents.fleet import NAMESPACE, agent_name
+from ...agents.fleet import NAMESPACE, agent_name, node_names
 from ..client import Client, JobHandle
 from ..controller import find_controller
 from ..lifecycle import JobState
@@ -106,6 +106,11 @@ class Reach:
             if any(entry["NodeManagerAddress"] == view.address for entry in ids.values()):
                 return view.name
         raise OutOfReach("the head node has no agent just now")
+
+    def is_alive(self, node: str) -> bool:
+        """Whether Ray counts a node in."""
+        entries: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+        return node in node_names(entries).values()
 
     def _ask(self, node: str, method: str, *arguments: Any, timeout_s: float = _ANSWER_S) -> Any:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from collections.abc import Sequence
 
 import click
@@ -129,10 +130,10 @@ def command(
                 raise Failed(f"none of the faults can be brought about here: {refused[0]}")
             if not yes:
                 _confirm(schedule, len(refused), jobs)
-            after = last_event(client)
+            after, since_s = last_event(client), time.time()
             done = driver.run()
             settled = driver.settle(settle_s)
-        report = judged(client, done, jobs, after)
+        report = judged(client, done, jobs, after, since_s)
     for why in driver.unmended:
         screen.print(f"not mended: {why}")
     _print_report(report, schedule.seed, settled, as_json)

@@ -6,6 +6,7 @@ The short form is in every run; `make soak` brings 200 about.
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,7 @@ from railweave.scheduler.chaos.histories import judged, last_event
 from railweave.scheduler.chaos.kinds import Kind
 from railweave.scheduler.chaos.machines import EmbeddedMachines
 from railweave.scheduler.chaos.schedule import Schedule, Target, drawn
+from railweave.scheduler.cli.main import run as command
 from railweave.scheduler.client import Client
 from railweave.scheduler.embedded import EmbeddedCluster
 from railweave.scheduler.lifecycle import JobState
@@ -132,6 +134,33 @@ def test_twenty_faults_of_eighteen_kinds_over_three_jobs(run: Run, tmp_path: Pat
         check(report, run, victims)
 
 
+@pytest.mark.timeout(400)
+def test_the_command_says_what_it_would_do_and_then_reports_what_was_noticed(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    victim = submit(run.bench, tmp_path / "job", "job", steps=40)
+    run.bench.until(victim.handle, JobState.RUNNING, 120)
+    words = ["chaos", victim.handle.id, "--kind", "rank-kill", "--kind", "rank-exit"]
+    words += ["--count", "2", "--over", "40", "--seed", "4", "--json"]
+    assert command([*words, "--dry-run"]) == 0
+    planned = json.loads(capsys.readouterr().out)
+    assert len(planned) == 2 and [fault["refused"] for fault in planned] == [None, None]
+    assert len(victim.handle.attempts) == 1
+    kept = tmp_path / "faults.json"
+    assert command([*words, "--yes", "--write", str(kept)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [fault["outcome"] for fault in told["faults"]] == ["noticed", "noticed"]
+    assert told["settled"] is True and told["unexplained"] == []
+    assert {fault["fault"]["kind"] for fault in told["faults"]} == {"rank-kill", "rank-exit"}
+    assert len(Schedule.load(kept).faults) == 2
+    assert len(victim.handle.attempts) == 3
+    victim.finish()
+    assert victim.handle.wait(150) is JobState.SUCCEEDED
+    assert victim.wrong_results(RANKS) == []
+    assert command([*words, "--yes"]) == 1
+    assert "is over; break jobs that run" in capsys.readouterr().err
+
+
 BATCHES, AT_ONCE, FAULTS = 4, 4, 50
 
 
@@ -152,5 +181,7 @@ def test_two_hundred_faults_over_several_jobs_at_once(
         record_property("report", text_of(report))
         check(report, run, victims)
         assert own.handle.wait(300) is JobState.FAILED, own.handle.explain()
-        assert "the fault of the job itself" in own.handle.record.reason
+        assert own.handle.record.reason.startswith(
+            "the job's own fault, the same error after step 24"
+        )
         assert {each.done.fault.kind for each in report.done} == set(kinds)

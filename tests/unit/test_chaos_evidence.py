@@ -148,3 +148,9 @@ def test_a_summary_has_counts_medians_and_the_longest() -> None:
     assert summary.outcomes == {Outcome.NOTICED: 3}
     assert summary.detect_s is not None and abs(summary.detect_s - 0.4) < 1e-9
     assert summary.longest_recover_s is not None and abs(summary.longest_recover_s - 3.0) < 1e-9
+
+
+def test_what_broke_before_the_run_is_not_to_be_explained() -> None:
+    history = History([attempt(1, "rank_exit", 5.0), attempt(2, "rank_signal", 20.5)], [])
+    report = judge([done(Kind.RANK_KILL, 20.0, 2)], {JOB: history}, [], since_s=10.0)
+    assert report.unexplained == () and report.findings[0].outcome is Outcome.NOTICED
