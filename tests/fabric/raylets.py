@@ -20,6 +20,15 @@ from .fabric import Fabric
 from .hosts import TESTS, end_processes, start
 
 _PORT = 6379
+_FIRST_AGENT_PORT = 7401
+_AGENT_PORTS = (
+    "dashboard-agent-listen",
+    "dashboard-agent-grpc",
+    "runtime-env-agent",
+    "metrics-export",
+)
+"""Ports that Ray's agents choose at their start are waited for by a raylet, which ends itself after
+15 s; on a crowded machine they take longer. Each host has all ports to itself."""
 _UP_S = 180.0
 _AT_A_TIME = 2
 _STARTS = 4
@@ -31,13 +40,20 @@ _TOO_SLOW = "timed out during startup"
 class Raylets:
     """Ray nodes on these hosts, the first of them the head, while the context lasts.
 
-    resources: of every node, for Ray. Logs are in `folder`, as `<host>.log`.
+    resources: of every node, for Ray. labels: of each. Logs are in `folder`, as `<host>.log`.
     """
 
-    def __init__(self, fabric: Fabric, hosts: Sequence[str], resources: str = "{}") -> None:
+    def __init__(
+        self,
+        fabric: Fabric,
+        hosts: Sequence[str],
+        resources: str = "{}",
+        labels: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
         self._fabric = fabric
         self._hosts = list(hosts)
         self._resources = resources
+        self._labels = labels or {}
         self._machines: dict[str, subprocess.Popen[str]] = {}
         # Unix sockets have short names only, so Ray's folders start from a short one.
         self.folder = Path(tempfile.mkdtemp(prefix="rwf-", dir="/tmp"))
@@ -66,6 +82,18 @@ class Raylets:
         if found.returncode:
             raise RuntimeError(f"{module} ended with {found.returncode}: {found.stderr[-3000:]}")
         return found.stdout
+
+    def driver(self, module: str, *arguments: str) -> subprocess.Popen[str]:
+        """A Python module as a driver on the head, with pipes to its input and from its output."""
+        with (self.folder / f"{module}.log").open("w") as log:
+            return subprocess.Popen(
+                [*self._inside(self._hosts[0]), sys.executable, "-m", module, *arguments],
+                env={**self._fabric.environment(), **self.environment()},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
 
     def power_loss(self, host: str) -> None:
         """Kill a node's machine: every process of it is gone at once."""
@@ -144,6 +172,7 @@ class Raylets:
     def _command(self, host: str) -> list[str]:
         head = host == self._hosts[0]
         address = self._fabric.hosts[host].address
+        labels = {"railweave.io/node": host, **self._labels.get(host, {})}
         role = (
             [
                 "--head",
@@ -160,13 +189,13 @@ class Raylets:
             *role,
             f"--node-ip-address={address}",
             f"--node-name={host}",
-            f"--labels=railweave.io/node={host}",
+            f"--labels={','.join(f'{key}={value}' for key, value in labels.items())}",
             f"--resources={self._resources}",
             "--num-cpus=4",
             "--num-gpus=0",
             "--object-store-memory=80000000",
             f"--temp-dir={self.folder / host}",
-            "--dashboard-agent-listen-port=0",
+            *(f"--{of}-port={port}" for port, of in enumerate(_AGENT_PORTS, _FIRST_AGENT_PORT)),
             "--include-log-monitor=false",
             "--disable-usage-stats",
         ]
