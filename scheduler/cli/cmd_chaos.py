@@ -13,7 +13,7 @@ from ...placement.files import write_text_atomically
 from ..chaos.driver import Driver
 from ..chaos.evidence import Done, Finding, Report
 from ..chaos.histories import judged, last_event
-from ..chaos.kinds import FACTS, Facts, Kind, Where
+from ..chaos.kinds import DAMAGES, FACTS, Facts, Kind, Where
 from ..chaos.machines import EmbeddedMachines
 from ..chaos.reach import OutOfReach, Reach
 from ..chaos.schedule import Schedule, Target, drawn
@@ -33,6 +33,18 @@ _NEEDS = {
     Where.NETWORK: "an emulated network",
 }
 
+# Only for who asks for them: they damage what a job needs, concern others on the cluster, or need a
+# small disk or a limit to slow ranks.
+_ONLY_ASKED_FOR = frozenset(
+    {
+        *DAMAGES,
+        Kind.DISK_FULL,
+        Kind.GCS_STOP,
+        Kind.NODE_HANG,
+        Kind.RANK_SLOW,
+    }
+)
+
 
 @click.command("chaos")
 @click.argument("job_ids", metavar="[JOB]...", nargs=-1)
@@ -49,7 +61,8 @@ _NEEDS = {
     "kinds",
     multiple=True,
     type=click.Choice([kind.value for kind in Kind]),
-    help="Draw from these kinds alone; give it several times.",
+    help="Draw from these kinds alone; give it several times. By default from all that these jobs "
+    "allow and that damage nothing.",
 )
 @click.option("--count", type=click.IntRange(1, 1000), default=10, show_default=True)
 @click.option("--seed", type=click.IntRange(min=0), help="Draw the faults of this seed again.")
@@ -179,8 +192,7 @@ def _drawn(
         if FACTS[kind].where is not Where.NETWORK
         and (FACTS[kind].where is not Where.INSIDE or all(each.inside for each in targets))
         and (FACTS[kind].where is not Where.NODE or _embedded() is not None)
-        # Only a small disk is filled, and a job may have asked for no limit to slow ranks.
-        and kind not in (Kind.DISK_FULL, Kind.RANK_SLOW, Kind.NODE_HANG)
+        and kind not in _ONLY_ASKED_FOR
     ]
     chosen = [Kind(kind) for kind in kinds] or possible
     return drawn(secrets.randbelow(2**31) if seed is None else seed, count, chosen, targets)
