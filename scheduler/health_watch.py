@@ -8,10 +8,11 @@ What is learned is in the store before anything is told of it.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,7 +28,7 @@ from ..placement.inference.measurements import Measurement, ProbeRound
 from ..placement.inference.numbers import Path, meeting
 from ..placement.inference.reprobing import Rewatching, watch_rounds, watched_pairs
 from .core import Core
-from .health_news import news, steadied
+from .health_news import News, news, steadied
 from .topology import Topology
 
 _DOCUMENT = "health"
@@ -62,7 +63,6 @@ class Learned:
     found: tuple[Finding, ...] = ()
     known: tuple[Finding, ...] = ()
     at: int = 0
-    measured_s: float | None = None
 
     def learn(
         self,
@@ -91,7 +91,16 @@ class Learned:
             for each in book.findings(now_s)
         ]
         self.found = steadied(self.found, findings)
-        self.measured_s = now_s
+
+    def tell(self, network: Network) -> list[News]:
+        """What people are to be told now; it is known to them from then on."""
+        domains = {
+            node: dict(zip(network.tiers, path, strict=False))
+            for node, path in network.paths.items()
+        }
+        told, known = news(self.known, self.found, domains)
+        self.known = tuple(known)
+        return told
 
     def move(self, network: Network, rules: HealthRules) -> None:
         """Go on with a network whose nodes or domains have changed."""
@@ -107,7 +116,6 @@ class Learned:
             "found": [each.to_data() for each in self.found],
             "known": [each.to_data() for each in self.known],
             "at": self.at,
-            "measured_s": self.measured_s,
         }
 
     @classmethod
@@ -121,7 +129,6 @@ class Learned:
             found=tuple(Finding.from_data(each) for each in data["found"]),
             known=tuple(Finding.from_data(each) for each in data["known"]),
             at=int(data["at"]),
-            measured_s=data["measured_s"],
         )
 
 
@@ -181,9 +188,9 @@ class HealthWatch:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What of the network is not well, gravest first."""
+        """What of the network is not well, gravest first; nothing where it is not measured."""
         self._follow()
-        return self._learned.found
+        return self._learned.found if self._settings.every_s else ()
 
     def effects(self, cluster: Cluster) -> Effects:
         """What is not well, and means for placements on the cluster as it is now."""
@@ -210,13 +217,19 @@ class HealthWatch:
             probed, planner = await self._sweep(network, agents)
             used |= self._links_used(network)
         learned, now_s, rules = self._learned, self._core.now_s(), self._settings.rules
+        learned.at = planner.at
+
+        def learn() -> tuple[list[News], str]:
+            learned.learn(network, planner.heard, used, rules, now_s)
+            new = learned.tell(network)
+            return new, json.dumps(learned.to_data())
+
         self._learning = True
         try:
-            await asyncio.to_thread(learned.learn, network, planner.heard, used, rules, now_s)
+            new, text = await asyncio.to_thread(learn)
         finally:
             self._learning = False
-        learned.at = planner.at
-        self._tell(network)
+        self._tell(new, text, now_s)
         _log.info(
             "measured the network again: %d rounds, %.1f MB, %.1f s; %d findings",
             probed.rounds,
@@ -265,7 +278,8 @@ class HealthWatch:
         self._rounds = watch_rounds(watched_pairs(network.paths), network.paths)
         try:
             if first and self._stored:
-                self._learned = Learned.restored(self._stored, network, rules)
+                kept = json.loads(self._stored["learned"])
+                self._learned = Learned.restored(kept, network, rules)
             else:
                 self._learned.move(network, rules)
         except (InvalidInput, KeyError, ValueError, TypeError) as error:
@@ -274,19 +288,13 @@ class HealthWatch:
             self._learned = Learned()
         self._stored = None
 
-    def _tell(self, network: Network) -> None:
+    def _tell(self, new: Sequence[News], text: str, now_s: float) -> None:
         """Keep what was learned, and tell what is new of it."""
-        core, learned = self._core, self._learned
-        domains = {
-            node: dict(zip(network.tiers, path, strict=False))
-            for node, path in network.paths.items()
-        }
-        told, known = news(learned.known, learned.found, domains)
-        learned.known = tuple(known)
-        core.store.put_document(_DOCUMENT, learned.to_data(), core.now_s())
-        for each in told:
+        core = self._core
+        core.store.put_document(_DOCUMENT, {"measured_s": now_s, "learned": text}, now_s)
+        for each in new:
             core.note(each.kind, each.message, data=each.finding.to_data())
-        if told:
+        if new:
             # What could not be placed before may have another place now, and the other way round.
             core.unplaceable.clear()
             core.changed()
