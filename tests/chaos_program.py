@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 
-SAVE_EVERY = 5
+SAVE_EVERY, WORK_S = 5, 0.004
 # Each step folds its number into the state, so a step that is lost or done twice changes the end.
-# The work of a step is done in small pieces, since an interpreter takes signals between them.
+# The work of a step is little, and done in small pieces, as signals are taken in between them.
 # It goes on until it is told to finish: how fast it is breaking depends on who else is there.
 PROGRAM = """
 import contextlib, hashlib, os, pathlib, sys, time
@@ -19,7 +19,7 @@ sys.stdout.reconfigure(line_buffering=True)
 rank, steps = int(os.environ["RANK"]), int(os.environ["STEPS"])
 bug_at = int(os.environ.get("BUG_AT", "0"))
 checkpoints = Checkpointer()
-step, state, block = 0, b"", bytes(1 << 16)
+step, state, block = 0, b"", bytes(1 << 14)
 if path := os.environ["RAILWEAVE_RESUME_FROM"]:
     stored = checkpoints.load(path)
     step, state = int(stored[:8]), stored[8:]
@@ -27,11 +27,11 @@ finish = pathlib.Path("finish")
 while step < steps or not finish.exists():
     step += 1
     began = time.monotonic()
-    for _ in range(40):
+    while time.monotonic() - began < WORK_S:
         hashlib.sha256(block)
     state = hashlib.sha256(state + b"%d of rank %d" % (step, rank)).digest()
     compute_s = time.monotonic() - began
-    time.sleep(0.05)
+    time.sleep(0.1)
     if step == bug_at:
         raise ZeroDivisionError("the fault of the job itself")
     print(f"step={step} time_s={time.time()}")
@@ -50,7 +50,7 @@ while step < steps or not finish.exists():
 done = pathlib.Path(f"result-{rank}.part")
 done.write_text(f"{step} {state.hex()}")
 done.rename(f"result-{rank}")
-""".replace("SAVE_EVERY", str(SAVE_EVERY))
+""".replace("SAVE_EVERY", str(SAVE_EVERY)).replace("WORK_S", str(WORK_S))
 
 
 def expected(rank: int, steps: int) -> str:

@@ -212,7 +212,7 @@ def _value(chance: random.Random, kind: Kind) -> float | None:
     if kind is Kind.RANK_EXIT:
         return float(chance.randrange(1, 120))
     if kind is Kind.RANK_SLOW:
-        return 15.0
+        return 51.0
     if kind in (Kind.RANK_CLOCK, Kind.AGENT_CLOCK):
         return chance.choice([-1.0, 1.0]) * chance.choice([30.0, 3600.0, 86400.0])
     return None

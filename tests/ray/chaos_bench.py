@@ -52,7 +52,7 @@ def submit(
         grace_s=0.5,
         max_restarts=1000,
         hang_timeout_s=10,
-        straggler_ratio=6,
+        straggler_ratio=10,
     )
     return Victim(bench.client.submit(job), folder)
 
