@@ -12,6 +12,7 @@ from .contract_local import crossing_bytes
 from .grow import grown
 from .index import Ints
 from .local import Local
+from .pieces import heaviest_nets, moved_in_pieces
 from .polish import MOVES_PER_WORK, polished
 from .refine import refined
 
@@ -38,6 +39,10 @@ _ALIKE = 6
 """Divisions of equal cost that are kept."""
 _MOST_FLAT_UNITS = 2000
 """Units up to which starts are refined as they are."""
+_IN_PIECES = 0.5
+"""Part of the combinations in whose place a division is walked on in pieces, if it has any."""
+_TRIES_PER_GAIN = 4
+"""Walks in pieces for each that gained something, and before the first, after which they end."""
 _GROWTHS = 6
 _HEAT = 0.3
 _WALK_SHARE, _DENSE_WALK_SHARE = 0.1, 0.25
@@ -79,8 +84,9 @@ def best_partitions(
     ways, and each division is refined on the way back. From a pool of divisions two are combined:
     units that they agree on may be joined, others not, so that the better one of them is kept at
     every level and refined there (Sanders, Schulz: Distributed Evolutionary Graph Partitioning,
-    ALENEX 2012). A pool whose combinations find nothing better is replaced by a new one; the best
-    of several pools make a pool of their own.
+    ALENEX 2012). Between combinations whole nets are moved (see `pieces`). A pool whose
+    combinations find nothing better is replaced by a new one; the best of several pools make a
+    pool of their own.
     """
     linked = local.pairs_as_links(_LINKED_MEMBERS, _MOST_LINKS)
     light = linked.heaviest_links(_HEAVIEST_LINKS)
@@ -116,6 +122,8 @@ class _Evolving:
         self._local, self._seed = local, seed
         self._chance = np.random.default_rng(seed)
         self._runs = 0
+        self._net = heaviest_nets(local)
+        self._tries, self._gains = 0, 0
         self.done = local.entries / ENTRIES_PER_WORK
         self.exhausted = False
         self.elites: list[Divided] = []
@@ -179,18 +187,42 @@ class _Evolving:
         where, more = refined(self._local, where)
         self._count(spent + more)
         self._admit(pool, where)
+        if self._local.fits(where):
+            self._in_pieces(pool, where)
+
+    def _in_pieces(self, pool: list[Divided], where: Ints) -> bool:
+        """Admit a division after a walk in pieces; False where such walks do not pay."""
+        if self._net is None or self._tries >= _TRIES_PER_GAIN * (1 + self._gains):
+            return False
+        self._runs += 1
+        seed = self._seed + self._runs
+        moved, spent = moved_in_pieces(self._local, where, self._net, seed, self._chance)
+        found, more = refined(self._local, moved)
+        self._count(self._local.entries / ENTRIES_PER_WORK + spent + more)
+        self._tries += 1
+        self._gains += crossing_bytes(self._local, found) < crossing_bytes(self._local, where)
+        self._admit(pool, found)
+        return True
 
     def _combine(self, pool: list[Divided], work: float) -> None:
         stale, most = 0, min(_STALE, _STALE_AT_LEAST + len(self._local.size) // 2)
         while len(pool) > 1 and stale < most and not self._over(work):
-            one, other = (pool[i] for i in np.sort(self._chance.permutation(len(pool))[:2]))
-            label = one.where * len(self._local.room) + other.where
-            start = _exchanged(self._local, one.where, self._chance)
-            where, spent = self._multilevel(self._local, label, start)
-            self._count(spent)
             before = pool[0].cost
-            self._admit(pool, where)
+            some = self._net is not None and self._chance.random() < _IN_PIECES
+            if not (some and self._in_pieces(pool, pool[self._drawn(len(pool))].where)):
+                self._combined(pool)
             stale = 0 if pool[0].cost < before else stale + 1
+
+    def _combined(self, pool: list[Divided]) -> None:
+        one, other = (pool[i] for i in np.sort(self._chance.permutation(len(pool))[:2]))
+        label = one.where * len(self._local.room) + other.where
+        start = _exchanged(self._local, one.where, self._chance)
+        where, spent = self._multilevel(self._local, label, start)
+        self._count(spent)
+        self._admit(pool, where)
+
+    def _drawn(self, below: int) -> int:
+        return int(self._chance.integers(0, below))
 
     def _multilevel(self, local: Local, label: Ints, start: Ints | None) -> tuple[Ints, float]:
         self._runs += 1
