@@ -52,8 +52,10 @@ Progress = Callable[[str], None]
 class EmbeddedCluster:
     """A head and some nodes, started by `start()` or `with`, ended by `stop()`, exit or death.
 
-    state_dir holds the token and each node's log; a temporary directory by default. `address` and
-    `environment()` are what clients need. Raises InvalidInput for nodes Ray would refuse.
+    state_dir holds the token and each node's log; a temporary directory by default. durable:
+    whether Ray's control store keeps its state on the disk, so that one that is killed can be
+    started again. `address` and `environment()` are what clients need. Raises InvalidInput for
+    nodes Ray would refuse.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class EmbeddedCluster:
         state_dir: str | os.PathLike[str] | None = None,
         head_devices: int = 0,
         health_check_timeout_s: float = 10.0,
+        durable: bool = False,
     ) -> None:
         head = EmbeddedNode(HEAD, head_devices)
         check_nodes([head, *nodes])
@@ -76,6 +79,7 @@ class EmbeddedCluster:
         self._state_dir = None if state_dir is None else Path(state_dir)
         self._state_dir_is_temporary = state_dir is None
         self._health_check_timeout_s = health_check_timeout_s
+        self._durable = durable
         self._port = 0
         self._keeper: KeeperLink | None = None
 
@@ -354,6 +358,9 @@ class EmbeddedCluster:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
         settings = self.environment()
         del settings["RAY_ADDRESS"]
+        if self._durable:
+            folder = self._live_keeper().directory / "gcs"
+            settings |= {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": os.fspath(folder)}
         return inherited | settings | {
             "RAY_health_check_initial_delay_ms": "1000",
             "RAY_health_check_period_ms": "500",
