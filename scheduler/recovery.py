@@ -121,7 +121,8 @@ class Recovery:
         if life.state in (JobState.LAUNCHING, JobState.RUNNING):
             self._fault(report)
         verdict = self._judge(report)
-        given_up = verdict is not None and self._gave_up(report, verdict)
+        if verdict is not None and not self._gave_up(report, verdict):
+            self._note_verdict(report, verdict)
         message = f"stopped on every node, {report.killed} processes were ended"
         if report.freed:
             count = sum(map(len, report.freed.values()))
@@ -145,14 +146,8 @@ class Recovery:
             happened_s=report.at_s,
             reason=verdict.why if verdict and verdict.decision in _EXPLAIN_THE_END else "",
         )
-        if verdict is not None and taken.outcome is Outcome.CHANGED:
-            if not given_up:
-                data = verdict.to_data()
-                core.note(
-                    "verdict", verdict.why, job_id=report.job_id, attempt=report.attempt, data=data
-                )
-            if verdict.pause_s:
-                asyncio.get_running_loop().call_later(verdict.pause_s, core.changed)
+        if verdict is not None and verdict.pause_s and taken.outcome is Outcome.CHANGED:
+            asyncio.get_running_loop().call_later(verdict.pause_s, core.changed)
 
     def _judge(self, report: Report) -> Verdict | None:
         """The verdict on a broken attempt; None where it is over already or ends on request."""
@@ -180,6 +175,15 @@ class Recovery:
             data=verdict.to_data(),
         )
         return taken.outcome is Outcome.CHANGED
+
+    def _note_verdict(self, report: Report, verdict: Verdict) -> None:
+        """Write a verdict down before the attempt is over, once: a daemon may be killed between."""
+        told = self._core.store.events(report.job_id)
+        if not any(e.kind == "verdict" and e.attempt == report.attempt for e in told):
+            data = verdict.to_data()
+            self._core.note(
+                "verdict", verdict.why, job_id=report.job_id, attempt=report.attempt, data=data
+            )
 
     async def stop(self, job_id: str) -> None:
         """Tell a job's controller that the attempt is to end; `tend` repeats it if that fails."""

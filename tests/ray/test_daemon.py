@@ -239,7 +239,8 @@ until("go")
 """
     job = bench.submit(deed, max_restarts=1)
     seq = 0
-    for kind in ("submitted", "launch", "launched", "running", "fault", "stopped", "launched"):
+    begun = ("submitted", "launch", "preflight", "resume", "launched", "running")
+    for kind in (*begun, "fault", "verdict", "stopped", "launched"):
         # An attempt that was called off because its daemon died is followed by another one.
         found = wait_until(
             lambda: [e for e in job.events(seq) if e.kind == kind],  # noqa: B023
@@ -256,7 +257,8 @@ until("go")
     assert bench.ends(job) is JobState.SUCCEEDED, job.explain()
     started = [e.attempt for e in job.events() if e.kind == "running"]
     assert len(started) == len(set(started)) == 2
-    assert [e.attempt for e in job.events() if e.kind == "fault"] == started[:1]
+    for kind in ("fault", "verdict", "stopped"):
+        assert [e.attempt for e in job.events() if e.kind == kind] == started[:1]
     for attempt in started:
         for rank in range(4):
             assert job.logs(rank, attempt).splitlines() == [f"rank {rank} of attempt {attempt}"]
