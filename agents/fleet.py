@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import time
 from collections import Counter
@@ -16,6 +17,7 @@ from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ..placement.errors import InvalidInput, Problem
+from ..placement.names import Natural, natural
 from .agent import Agent
 from .assemble import DOMAIN_LABEL, find_domains, order_tiers
 from .inventory import NodeInventory
@@ -204,12 +206,29 @@ def inventories(agents: Mapping[str, NodeAgent], timeout_s: float = 30.0) -> lis
 
 
 def by_domain(agents: Mapping[str, NodeAgent], tier_order: Sequence[str] | None) -> list[str]:
-    """Node names with those of a domain next to each other, at every tier. Raises InvalidInput."""
+    """Node names with those of a domain next to each other, at every tier. Raises InvalidInput.
+
+    Where no domain is known, by address: switches have subnets of their own, whatever hosts are
+    called, and probing takes half as many rounds where neighbours in order are near each other.
+    """
     nodes = sorted(agents)
     labels = {node: agents[node].labels for node in nodes}
     tiers = order_tiers(nodes, labels, tier_order) if _labelled(labels) else []
     domains = find_domains(nodes, labels, tiers)
-    return sorted(nodes, key=lambda node: [*(domains[node][t] for t in reversed(tiers)), node])
+
+    def place(node: str) -> tuple[tuple[str, ...], tuple[int, int], Natural]:
+        known = tuple(domains[node][tier] for tier in reversed(tiers))
+        return known, _address_order(agents[node].address), natural(node)
+
+    return sorted(nodes, key=place)
+
+
+def _address_order(address: str) -> tuple[int, int]:
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return (0, 0)
+    return (found.version, int(found))
 
 
 def _labelled(labels: Mapping[str, Mapping[str, str]]) -> bool:

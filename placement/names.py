@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+Natural = tuple[tuple[bool, int, str], ...]
 _NUMBER = re.compile(r"(\d+)")
 
 
-def natural(name: str) -> tuple[tuple[bool, int, str], ...]:
+def natural(name: str) -> Natural:
     """A key by which numbers in names count as numbers: n10 follows n9."""
     parts = [part for part in _NUMBER.split(name) if part]
     return tuple(

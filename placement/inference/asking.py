@@ -103,7 +103,8 @@ def ask(evidence: Evidence, splits: list[Split], free: NDArray[np.bool_], seed: 
     """The pairs that make the splits most certain; none where they are certain already.
 
     At each tier from the farthest in: parts that may be one are probed with each other, each with
-    as many nodes as it has, XX the nearest domains, where a nearer tier might be.
+    as many nodes as it has; what is not certain is confirmed; nodes look inside the nearest
+    domains, where a nearer tier might be.
     """
     made = Round(evidence, free, seed)
     wanted = enough_odds(evidence.count)
