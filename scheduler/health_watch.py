@@ -216,7 +216,9 @@ class HealthWatch:
             used = self._links_used(network)
             probed, planner = await self._sweep(network, agents)
             used |= self._links_used(network)
-        learned, now_s, rules = self._learned, self._core.now_s(), self._settings.rules
+        # The cluster may have another form by now; what is learned is of the one that is followed.
+        learned, network = self._learned, self._network or network
+        now_s, rules = self._core.now_s(), self._settings.rules
         learned.at = planner.at
 
         def learn() -> tuple[list[News], str]:

@@ -6,7 +6,9 @@ Arguments: the daemon's folder. A line is JSON, {"do": name, ...}; so is each an
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 from railweave.agents.prober import ProbeSettings
@@ -76,6 +78,14 @@ class Driver:
         """The messages of all events of a kind so far."""
         assert self.client
         return {"messages": [e.message for e in self.client.events() if e.kind == kind]}
+
+    def railweave(self, words: list[str]) -> dict[str, Any]:
+        """What the command `railweave` prints."""
+        command = Path(sys.executable).with_name("railweave")
+        found = subprocess.run(
+            [command, *words], capture_output=True, text=True, timeout=120, check=True
+        )
+        return {"text": found.stdout}
 
     def stop(self) -> dict[str, Any]:
         """End the daemon and all jobs."""

@@ -62,17 +62,24 @@ def test_a_link_that_slows_down_is_noticed_and_the_next_job_placed_away_from_it(
             assert finding["symptom"] == "bandwidth" and finding["factor"] < 0.5
             assert at_s - 1 <= finding["since_s"] <= at_s + noticed_s
             print(f"noticed after {noticed_s:.0f} s: {finding}")
+            for verb in ("nodes", "topology"):
+                shown = seat.ask("railweave", words=[verb])["text"]
+                print(f"$ railweave {verb}\n{shown}")
+                assert re.search(rf"not well: node {slow}: bandwidth at \d+% of usual since", shown)
             second = seat.run("second", devices=2)
             [elsewhere] = seat.reaches(second, "RUNNING")["nodes"]
             assert slow not in elsewhere and leaves.isdisjoint(PLAN.domains()[n] for n in elsewhere)
-            [told] = seat.ask("events", kind="network_bad")["messages"][-1:]
-            assert told.startswith(f"node {slow}: bandwidth at ")
+            told = seat.ask("events", kind="network_bad")["messages"]
+            assert any(message.startswith(f"node {slow}: bandwidth at ") for message in told)
             state, reason = seat.ask("nodes")[slow]
             assert (state, "its network: bandwidth at" in reason) == ("away", True)
+            print("\n".join(seat.ask("events", kind="launch")["messages"]))
             seat.end("second")
             seat.reaches(second, "SUCCEEDED")
         seat.until(lambda: not not_well(seat), FOUND_S, "the link is well again")
-        assert seat.ask("events", kind="network_well")["messages"]
+        well = seat.ask("events", kind="network_well")["messages"]
+        assert any(message.startswith(f"well again: node {slow}: ") for message in well)
+        print("\n".join(seat.ask("events", kind="network_bad")["messages"] + well))
         third = seat.run("third", devices=6)
         seat.reaches(third, "RUNNING")
         seat.end("third")

@@ -166,6 +166,26 @@ def test_nodes_that_run_jobs_are_left_alone(watched: Watched) -> None:
     assert watched.sweeps(1) == 12  # the six pairs of the other four
 
 
+def test_nodes_that_join_during_the_first_sweep_are_watched_from_the_next_on(
+    watched: Watched,
+) -> None:
+    whole, listen = watched.cluster, Ends.listen
+
+    def joined(self: Ends, orders: Mapping[Pair, ProbeOrder], timeout_s: float) -> Answers[Opening]:
+        watched.topology.cluster = whole
+        assert watched.watch.findings == ()
+        return listen(self, orders, timeout_s)
+
+    watched.topology.cluster = whole.with_nodes(whole.nodes[:2])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Ends, "listen", joined)
+        assert watched.sweeps(1) == 2
+    watched.sweeps(SWEEPS)
+    watched.net.degraded["n3"] = 0.3
+    watched.sweeps(SWEEPS)
+    assert watched.found() == ["node n3"]
+
+
 def test_a_measuring_that_was_asked_for_goes_first(watched: Watched) -> None:
     async def both() -> bool:
         async with watched.topology.turn:
