@@ -191,13 +191,13 @@ class _Evolving:
             self._in_pieces(pool, where)
 
     def _in_pieces(self, pool: list[Divided], where: Ints) -> bool:
-        """Admit a division after a walk in pieces; False where such walks do not pay."""
+        """Admit what a walk in pieces makes of a division; False where such walks do not pay."""
         if self._net is None or self._tries >= _TRIES_PER_GAIN * (1 + self._gains):
             return False
         self._runs += 1
         seed = self._seed + self._runs
         moved, spent = moved_in_pieces(self._local, where, self._net, seed, self._chance)
-        found, more = refined(self._local, moved)
+        found, more = self._multilevel(self._local, moved, moved)
         self._count(self._local.entries / ENTRIES_PER_WORK + spent + more)
         self._tries += 1
         self._gains += crossing_bytes(self._local, found) < crossing_bytes(self._local, where)

@@ -12,8 +12,6 @@ from .polish import MOVES_PER_WORK, polished
 _MOVES, _MOST_MOVES = 200, 12_000
 """Moves of a walk for each piece, and in all."""
 _HEATS = (1.0, 2.0, 4.0)
-_PARTS = 2
-"""Random parts in which pieces are taken at most, so that domains can be filled."""
 _LEAST_HELD = 0.5
 """Part of the units that must have a net for walks to be worth their work."""
 
@@ -44,14 +42,10 @@ def moved_in_pieces(
 ) -> tuple[Ints, float]:
     """A division after a walk from one that fits, never a dearer one, and the work done.
 
-    net: the net of each unit, as `heaviest_nets` tells. Its units in one domain are a piece, or
-    several drawn anew each time. Single moves cannot take a net from one domain to another where
-    every step on the way costs more.
+    net: the net of each unit, as `heaviest_nets` tells; its units in one domain are a piece. Single
+    moves cannot take a net from one domain to another where every step on the way costs more.
     """
-    parts = int(chance.integers(1, _PARTS + 1))
-    key = (where * (len(local.net_form) + 1) + net + 1) * parts
-    if parts > 1:
-        key += chance.integers(0, parts, len(key))
+    key = where * (len(local.net_form) + 1) + net + 1
     _, first, piece = np.unique(key, return_index=True, return_inverse=True)
     if (local.kind[first][piece] != local.kind).any():
         return where, 0.0
