@@ -20,15 +20,12 @@ from .fabric import Fabric
 from .hosts import TESTS, end_processes, start
 
 _PORT = 6379
-_FIRST_AGENT_PORT = 7401
-_AGENT_PORTS = (
-    "dashboard-agent-listen",
-    "dashboard-agent-grpc",
-    "runtime-env-agent",
-    "metrics-export",
-)
+_ID, _ID_BYTES = "RAY_OVERRIDE_NODE_ID_FOR_TESTING", 28
+_LISTEN_PORT = 7401
+_AGENT_PORTS = {"dashboard-agent-grpc": 7402, "runtime-env-agent": 7403, "metrics-export": 7404}
 """Ports that Ray's agents choose at their start are waited for by a raylet, which ends itself after
-15 s; on a crowded machine they take longer. Each host has all ports to itself."""
+15 s; on a crowded machine they take longer. Each host has all ports to itself. The port for HTTP is
+waited for in any case, in a file that is written here before the agent writes the same."""
 _UP_S = 180.0
 _AT_A_TIME = 2
 _STARTS = 4
@@ -55,6 +52,7 @@ class Raylets:
         self._resources = resources
         self._labels = labels or {}
         self._machines: dict[str, subprocess.Popen[str]] = {}
+        self._ids: dict[str, str] = {}
         # Unix sockets have short names only, so Ray's folders start from a short one.
         self.folder = Path(tempfile.mkdtemp(prefix="rwf-", dir="/tmp"))
 
@@ -143,12 +141,13 @@ class Raylets:
                 starts += 1
 
     def _launch(self, host: str) -> None:
+        self._ids[host] = secrets.token_hex(_ID_BYTES)
         with (self.folder / f"{host}.log").open("w") as log:
             self._machines[host] = start(
                 self._fabric,
                 host,
                 self._command(host),
-                environment=self._settings(),
+                environment={**self._settings(), _ID: self._ids[host]},
                 output=log,
                 machine=True,
             )
@@ -159,6 +158,10 @@ class Raylets:
         machine = self._machines[host]
 
         def known() -> bool:
+            for session in (self.folder / host).glob("session_2*"):
+                port = session / f"dashboard_agent_listen_port_{self._ids[host]}"
+                if not port.exists():
+                    port.write_text(str(_LISTEN_PORT))
             return machine.poll() is not None or _STARTED in log.read_text(errors="replace")
 
         wait_until(known, _UP_S, f"the raylet on {host} is up")
@@ -195,7 +198,8 @@ class Raylets:
             "--num-gpus=0",
             "--object-store-memory=80000000",
             f"--temp-dir={self.folder / host}",
-            *(f"--{of}-port={port}" for port, of in enumerate(_AGENT_PORTS, _FIRST_AGENT_PORT)),
+            f"--dashboard-agent-listen-port={_LISTEN_PORT}",
+            *(f"--{agent}-port={port}" for agent, port in _AGENT_PORTS.items()),
             "--include-log-monitor=false",
             "--disable-usage-stats",
         ]

@@ -86,6 +86,36 @@ def test_names_that_tell_nothing_cost_rounds_but_not_exactness() -> None:
     assert_exact(net, infer(net.names, found))
 
 
+RANDOM = {
+    "8 pods of 8 leaves of 16": ((8, 8, 16), None, 40),
+    "16 leaves of 128": ((16, 128), [3e-6, 5e-6], 40),
+    "8 pods of 8 leaves of 32": ((8, 8, 32), None, 50),
+    "8 pods of 16 leaves of 16": ((8, 16, 16), None, 60),
+}
+"""Shapes, latencies, and rounds in which each seed should end; what can be found by trying is few
+bits a probe, and no planner could divide the last one in much less than 45."""
+
+
+def test_a_thousand_names_that_tell_nothing_are_exact_in_40_rounds() -> None:
+    net = SimulatedNetwork.regular((8, 8, 16), seed=1)
+    probing, found = probed(net)
+    assert probing.rounds <= 40
+    assert_exact(net, infer(net.names, found))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("shape", RANDOM)
+def test_names_that_tell_nothing_are_exact_in_the_rounds_that_trying_takes(
+    shape: str, seed: int
+) -> None:
+    fanouts, latencies_s, rounds = RANDOM[shape]
+    net = SimulatedNetwork.regular(fanouts, latencies_s, seed=seed)
+    probing, found = probed(net, budget=ProbeBudget(rounds=rounds))
+    assert probing.rounds <= rounds
+    assert_exact(net, infer(net.names, found))
+
+
 def test_freaks_of_timing_a_slow_node_and_a_dead_one_leave_the_others_exact() -> None:
     slow, dead = "n70", "n5"
     net = SimulatedNetwork.regular(
