@@ -26,7 +26,7 @@ _AGENT_PORTS = {"dashboard-agent-grpc": 7402, "runtime-env-agent": 7403, "metric
 """Ports that Ray's agents choose at their start are waited for by a raylet, which ends itself after
 15 s; on a crowded machine they take longer. Each host has all ports to itself. The port for HTTP is
 waited for in any case, in a file that is written here before the agent writes the same."""
-_UP_S = 180.0
+_UP_S = 300.0
 _AT_A_TIME = 2
 _STARTS = 4
 _STARTED = "Ray runtime started"
@@ -66,7 +66,7 @@ class Raylets:
             "PYTHONPATH": str(TESTS),
         }
 
-    def run(self, module: str, *arguments: str, timeout_s: float = 180.0) -> str:
+    def run(self, module: str, *arguments: str, timeout_s: float = 600.0) -> str:
         """What a Python module prints that is run as a driver on the head. Raises RuntimeError."""
         found = subprocess.run(
             [*self._inside(self._hosts[0]), sys.executable, "-m", module, *arguments],
