@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -86,3 +88,13 @@ def test_a_fault_says_what_it_does_and_when() -> None:
     assert Injection(kind=Kind.RANK_EXIT, job="a", value=9, after_s=2.0).text() == (
         "rank-exit (9) at rank 0 of a after 2 s"
     )
+
+
+def test_the_example_of_the_page_is_a_schedule() -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "faults.md"
+    [text] = re.findall(r"```json\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert [fault.kind for fault in Schedule.parse(text).faults] == [
+        Kind.RANK_KILL,
+        Kind.RANK_STOP,
+        Kind.DAEMON_KILL,
+    ]
