@@ -15,8 +15,10 @@ from .lifecycle import JobEvent, JobState, Outcome
 from .nodes import Nodes
 from .records import AttemptRecord, JobRecord
 
-# Reckoned with until the job itself has shown how long it takes.
-_START_S = 30.0
+# From a launch until all ranks run, until the job has shown how long that takes; and from there to
+# its first step: imports, rendezvous, loading.
+_LAUNCH_S = 10.0
+_FIRST_STEP_S = 20.0
 _MOST_EVENTS = 100_000
 
 
@@ -174,6 +176,6 @@ class Elastic:
 
 
 def _start_s(attempts: list[AttemptRecord]) -> float:
-    """How long a launch of this job takes: the longest so far until its ranks ran."""
+    """How long a launch of this job takes until its first step."""
     spans = [each.running_s - each.started_s for each in attempts if each.running_s]
-    return max(spans, default=_START_S)
+    return max(spans, default=_LAUNCH_S) + _FIRST_STEP_S
