@@ -20,7 +20,7 @@ HEAD = "h2-1"
 HOSTS = [HEAD, "h0-0", "h0-1", "h1-0", "h1-1", "h2-0"]
 REPROBE = {
     "every_s": 1.0,
-    "probes": {"transfer_bytes": 2**18, "transfer_s": 0.1, "pings": 5, "budget_s": 30.0},
+    "probes": {"transfer_bytes": 2**20, "transfer_s": 0.3, "pings": 5, "budget_s": 30.0},
     "rules": {"learn": 6, "history": 24, "window": 6, "worse": 4, "least_change": 0.3},
 }
 FOUND_S = 240.0
@@ -58,7 +58,9 @@ def test_a_link_that_slows_down_is_noticed_and_the_next_job_placed_away_from_it(
             found = seat.until(lambda: not_well(seat), FOUND_S, "the slow link is noticed")
             noticed_s = time.time() - at_s
             assert set(found) == {f"node {slow}"}
-            [finding] = found.values()
+            # The first bad samples of a crowded machine may be better than the link.
+            seat.until(lambda: seat.ask("nodes")[slow][0] == "away", FOUND_S, "it is left out")
+            finding = not_well(seat)[f"node {slow}"]
             assert finding["symptom"] == "bandwidth" and finding["factor"] < 0.5
             assert at_s - 1 <= finding["since_s"] <= at_s + noticed_s
             print(f"noticed after {noticed_s:.0f} s: {finding}")
@@ -76,10 +78,13 @@ def test_a_link_that_slows_down_is_noticed_and_the_next_job_placed_away_from_it(
             print("\n".join(seat.ask("events", kind="launch")["messages"]))
             seat.end("second")
             seat.reaches(second, "SUCCEEDED")
-        seat.until(lambda: not not_well(seat), FOUND_S, "the link is well again")
-        well = seat.ask("events", kind="network_well")["messages"]
-        assert any(message.startswith(f"well again: node {slow}: ") for message in well)
-        print("\n".join(seat.ask("events", kind="network_bad")["messages"] + well))
+
+        def well() -> list[str]:
+            messages = seat.ask("events", kind="network_well")["messages"]
+            return [each for each in messages if each.startswith(f"well again: node {slow}: ")]
+
+        print(seat.until(well, FOUND_S, "the link is well again"))
+        seat.until(lambda: seat.ask("nodes")[slow][0] == "ok", FOUND_S, "the node is used again")
         third = seat.run("third", devices=6)
         seat.reaches(third, "RUNNING")
         seat.end("third")
