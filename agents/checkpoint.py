@@ -113,6 +113,7 @@ class Checkpointer:
         if self.rank >= self.world_size:
             raise CheckpointError(f"rank {self.rank} of {self.world_size} ranks does not exist")
         self._storage = storage_at(place)
+        self._told_full = False
         unnumbered = attempt is None and not os.environ.get(ATTEMPT_VARIABLE)
         if unnumbered and self.world_size > 1:
             raise CheckpointError(
@@ -166,6 +167,7 @@ class Checkpointer:
             raise
         except Exception as error:
             raise self._write_error(error, step, name, writer) from error
+        self._told_full = False
         return shard
 
     def commit(
@@ -312,7 +314,9 @@ class Checkpointer:
             f"rank {self.rank} cannot save step {step}: {cause}{done} at "
             f"{self._storage.path(name)}{free}; the checkpoints before it are unharmed"
         )
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if full and not self._told_full:
+            self._told_full = True  # once until there is room again
             note("disk_full", told, step=step, rank=self.rank)
         return CheckpointError(told)
 

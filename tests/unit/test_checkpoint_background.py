@@ -276,7 +276,10 @@ def test_a_disk_without_room_is_told_to_the_jobs_history(
     monkeypatch.setattr(os, "fsync", lambda handle: _raise(full))
     with pytest.raises(CheckpointError, match="No space left on device"):
         checkpoints.save(4, b"four")
-    monkeypatch.undo()
+    with pytest.raises(CheckpointError, match="No space left on device"):
+        checkpoints.save(5, b"five")
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    checkpoints.save(6, b"six")
     (told,) = read_notes(tmp_path / "attempt")
     assert (told.kind, told.data["step"], told.data["rank"]) == ("disk_full", 4, 0)
     assert "unharmed" in told.message
