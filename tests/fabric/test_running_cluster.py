@@ -55,9 +55,10 @@ def test_a_link_that_slows_down_is_noticed_and_the_next_job_placed_away_from_it(
         slow = placed[0]
         at_s = time.time()
         with faults.nic_slow(slow, LEFT * PLAN.host_mbit):
-            found = seat.until(lambda: not_well(seat), FOUND_S, "the slow link is noticed")
+            seat.until(
+                lambda: set(not_well(seat)) == {f"node {slow}"}, FOUND_S, "the slow link is noticed"
+            )
             noticed_s = time.time() - at_s
-            assert set(found) == {f"node {slow}"}
             # The first bad samples of a crowded machine may be better than the link.
             seat.until(lambda: seat.ask("nodes")[slow][0] == "away", FOUND_S, "it is left out")
             finding = not_well(seat)[f"node {slow}"]
@@ -98,8 +99,12 @@ def test_slow_links_out_of_a_leaf_are_noticed_and_jobs_over_leaves_go_elsewhere(
         assert not_well(seat) == {}
         mbit = LEFT * PLAN.spine_mbit
         with faults.wire_slow(0, 0, mbit), faults.wire_slow(0, 1, mbit):
-            found = seat.until(lambda: not_well(seat), FOUND_S, "the slow links are noticed")
-            assert set(found) == {"links out of leaf leaf0"}
+            # Some paths are judged before others, and then look like a node's.
+            seat.until(
+                lambda: set(not_well(seat)) == {"links out of leaf leaf0"},
+                FOUND_S,
+                "the slow links are noticed",
+            )
             across = seat.run("across", devices=3)
             [nodes] = seat.reaches(across, "RUNNING")["nodes"]
             assert "leaf0" not in {PLAN.domains()[node] for node in nodes}
