@@ -52,7 +52,7 @@ class Launcher:
         self.copies = Copies(core, nodes)
         self._preflight = Preflight(core, nodes)
         self.under_way: dict[str, asyncio.Task[None]] = {}
-        self._refusals: dict[str, int] = {}
+        self._refusals: dict[str, tuple[int, float]] = {}
 
     async def start(self, record: JobRecord, devices: int) -> None:
         """Place a waiting job on so many devices, and when it fits begin to launch it."""
@@ -126,10 +126,17 @@ class Launcher:
             self.under_way.pop(job_id, None)
 
     def _refused(self, job_id: str, why: str) -> None:
-        """Let a job wait for a while; longer each time in a row."""
-        self._refusals[job_id] = self._refusals.get(job_id, 0) + 1
-        wait_s = min(_TRY_AGAIN_S * 2 ** (self._refusals[job_id] - 1), _UNPLACEABLE_S)
-        self._core.unplaceable[job_id] = (why, self._core.tick_s() + wait_s)
+        """Let a job wait for a while; longer each time in a row that it has waited for.
+
+        One that was tried again early, because devices came free, is no further one: several within
+        a second, as while a disk is full, must not keep the job waiting for minutes.
+        """
+        now_s = self._core.tick_s()
+        count, until_s = self._refusals.get(job_id, (0, now_s))
+        count += now_s >= until_s
+        until_s = now_s + min(_TRY_AGAIN_S * 2 ** (count - 1), _UNPLACEABLE_S)
+        self._refusals[job_id] = (count, until_s)
+        self._core.unplaceable[job_id] = (why, until_s)
 
     async def _start_controller(self, job_id: str) -> None:
         """Begin to start the job's controller, which takes longer than all the rest."""

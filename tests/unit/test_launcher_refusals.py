@@ -1,0 +1,37 @@
+"""How long a job waits after Ray, a node or a disk has refused its launch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from railweave.scheduler.core import Core
+from railweave.scheduler.launcher import Launcher
+from railweave.scheduler.nodes import Nodes
+from railweave.scheduler.settings import Settings
+from railweave.scheduler.store import Store
+
+
+def test_refusals_count_once_for_each_time_that_was_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store.open(tmp_path / "store.db")
+    store.take_epoch(0.0, "test")
+    core = Core(Settings(state_dir=str(tmp_path)), store)
+    launcher = Launcher(core, Nodes(core))
+    now_s = 100.0
+    monkeypatch.setattr(core, "tick_s", lambda: now_s)
+
+    def waits_s() -> float:
+        launcher._refused("job", "the disk is full")
+        return core.unplaceable["job"][1] - now_s
+
+    assert waits_s() == 10.0
+    for _ in range(5):
+        now_s += 0.5  # devices came free elsewhere, so it was tried again at once
+        assert waits_s() == 10.0
+    now_s += 10.0
+    assert waits_s() == 20.0
+    now_s += 20.0
+    assert waits_s() == 40.0
+    store.close()
