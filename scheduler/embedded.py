@@ -166,7 +166,13 @@ class EmbeddedCluster:
             raise EmbeddedClusterError(
                 f"node {node.name} runs already; kill_node({node.name!r}) first, or use a new name"
             )
-        self._start([node], lambda _: None)
+        try:
+            self._start([node], lambda _: None)
+        except BaseException:
+            # Else what is left of this start would be in the way of the next.
+            if node.name in self._ask(verb="status")["running"]:
+                self._ask(verb="kill", name=node.name)
+            raise
 
     def kill_node(self, name: str) -> int:
         """Power loss: every process of the node is gone at once. How many there were."""
