@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from railweave.placement import PCG, Cluster, Placement, Repair, evaluate, place, repair, warm_up
-from railweave.placement.compiled import compiled
+from railweave.placement.loops.compiled import compiled
 
 from . import families
 

@@ -15,16 +15,15 @@ from .ctg import (
     to_node_link,
 )
 from .domains import Domain, DomainTree
-from .drawing_fabric import draw_fabric
-from .drawing_placement import draw_placement, spine_crossings
+from .drawing.drawing_fabric import draw_fabric
+from .drawing.drawing_placement import draw_placement, spine_crossings
 from .errors import Infeasible, InvalidInput, Problem
 from .evaluate import Evaluation, Evaluator, GroupTraffic, evaluate
 from .explain import Obstacle, Source, explain_infeasible, explain_traffic
 from .fabrics import clos_8_rail, dual_plane, fat_tree, nvl_domains
-from .link_time import CommunicationTime, communication_time
+from .jobs.parts import rank_parts
 from .models import CapturedModel, Model, capture
 from .occupancy import occupied
-from .parts import rank_parts
 from .pcg import PCG, Algorithm, Group, Kind, Op, Requirement
 from .place import place
 from .placement import Placement
@@ -36,6 +35,7 @@ from .strategies.loads import StageLoad, stage_flops, stage_loads
 from .strategies.order import mesh_order
 from .strategies.parts import stage_parameters
 from .strategies.rules import broken_rules
+from .timed.link_time import CommunicationTime, communication_time
 from .transformer_pcg import build_pcg
 from .warm_up import warm_up
 from .workload import Parallelism, Workload

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .cluster import NODE_TIER, Cluster
-from .constrained import Under, tiers_of
+from .constraining.constrained import Under, tiers_of
 from .constraints import Constraints, Device, free_nodes
 from .errors import Infeasible
 from .evaluate import evaluate
-from .parts import rank_parts
+from .jobs.parts import rank_parts
 from .pcg import PCG, Op
 from .placement import Placement
 

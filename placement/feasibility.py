@@ -8,7 +8,7 @@ import numpy as np
 
 from .cluster import Cluster, Node, NodeState
 from .errors import Infeasible
-from .index import Fabric
+from .jobs.index import Fabric
 from .pcg import PCG
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .index import ANY_KIND, Demand, Fabric, Ints
+from .jobs.index import ANY_KIND, Demand, Fabric, Ints
 
 
 def pack_in_order(fabric: Fabric, demand: Demand) -> Ints:

@@ -6,30 +6,30 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from . import exact_rails
-from .budget import Budget
+from .bounds.group_bound import group_bound
 from .cluster import Cluster
-from .constrained import place_under
+from .constraining.constrained import place_under
 from .constraints import Constraints
-from .cuts import cut_bytes, fewer, fewer_bytes
 from .errors import BoundAboveCost, Infeasible, InvalidInput, Problem
 from .evaluate import evaluate
-from .exact import place_exactly
+from .exact import exact_rails
+from .exact.exact import place_exactly
 from .explain import explain_infeasible
-from .fastest import place_fastest
 from .feasibility import check_feasible
-from .firm_groups import firm_groups
-from .group_bound import group_bound
-from .index import Demand, Fabric, Ints
-from .kinds import place_on_same_kind
-from .large import place_large
-from .node_time import node_link_seconds
-from .ordering import in_one_order
+from .jobs.cuts import cut_bytes, fewer, fewer_bytes
+from .jobs.firm_groups import firm_groups
+from .jobs.index import Demand, Fabric, Ints
+from .jobs.kinds import place_on_same_kind
+from .jobs.large import place_large
+from .jobs.ordering import in_one_order
+from .jobs.search_limits import check_search
+from .jobs.tensor_groups import with_whole_groups
+from .loops.budget import Budget
 from .packing import pack_in_order
 from .pcg import PCG
 from .placement import Placement
-from .search_limits import check_search
-from .tensor_groups import with_whole_groups
+from .timed.fastest import place_fastest
+from .timed.node_time import node_link_seconds
 
 MOST_EXACT_RANKS = 40
 """Jobs of at most so many ranks go to the exact model first."""
@@ -143,7 +143,7 @@ def _place(
         fabric, best, method = as_given, packed, "packing"
     if cluster.links:
         # Imported here because most clusters do not describe the links inside their nodes.
-        from .on_links import choose_on_links
+        from .timed.on_links import choose_on_links
 
         best = choose_on_links(fabric, demand, best, budget)
     devices = fabric.devices(best)

@@ -9,11 +9,11 @@ from .cluster import Cluster, NodeState
 from .constraints import Constraints
 from .errors import InvalidInput, Problem
 from .evaluate import evaluate
-from .losses import Device, Loss
+from .jobs.search_limits import check_search
 from .pcg import PCG
 from .place import PROOF_TOLERANCE, place
 from .placement import Placement
-from .search_limits import check_search
+from .repairs.losses import Device, Loss
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def repair(
     devices, forced, notes = list(placement.devices), loss.forced, list[str]()
     if loss.forced or max_moves or not wish.empty:
         # Imported here because compiled loops take half a second that reading a file does not need.
-        from .mending import mended
+        from .repairs.mending import mended
 
         devices, forced, notes = mended(loss, usable, wish, max_moves, seed)
     moved = [
@@ -139,7 +139,7 @@ def _only_fewer(now: Cluster, before: Cluster) -> bool:
 
 
 def _with_spares(repaired: Placement, wish: Constraints, usable: Cluster) -> Placement:
-    from .plots import nearest_spares
+    from .constraining.plots import nearest_spares
 
     spares = nearest_spares(wish, wish.usable(usable), repaired.devices)
     notes = list(repaired.notes)

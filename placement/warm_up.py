@@ -14,15 +14,15 @@ def warm_up(ranks: int | None = None) -> None:
     """
     # Imported here because compiled loops take half a second that reading a file does not need.
     from .place import MOST_EXACT_RANKS
-    from .relocation import warm_up_relocation
+    from .repairs.relocation import warm_up_relocation
 
     large = ranks is None or ranks > MOST_EXACT_RANKS
     if large:
         _warm_up_counts()
     warm_up_relocation()
     if large:
-        from .link_tables import warm_up_links
-        from .rail_walk import warm_up_rails
+        from .rails.rail_walk import warm_up_rails
+        from .timed.link_tables import warm_up_links
 
         _warm_up_divisions()
         warm_up_links()
@@ -31,13 +31,13 @@ def warm_up(ranks: int | None = None) -> None:
 
 def _warm_up_counts() -> None:
     """What jobs of equal blocks in chains need."""
-    from .anneal import walk
-    from .bound import spread_bound
-    from .class_pairs import share_classes
-    from .counts import Counts
-    from .exact_counts import best_spread
-    from .pairing import share_all
-    from .shape_bound import shape_bound
+    from .bounds.bound import spread_bound
+    from .bounds.shape_bound import shape_bound
+    from .exact.exact_counts import best_spread
+    from .spread.anneal import walk
+    from .spread.class_pairs import share_classes
+    from .spread.counts import Counts
+    from .spread.pairing import share_all
 
     link = np.array([1.0, 0.0])
     cost = np.array([[0.0, 1.0, 0.0], [0.0, 1.0, 0.0]])
@@ -57,12 +57,12 @@ def _warm_up_counts() -> None:
 
 def _warm_up_divisions() -> None:
     """What jobs of any other shape need, and the inner tiers of all."""
-    from .index import PAIRS, RING, Demand
-    from .local import Local
-    from .partition import partitioned
-    from .polish import polished
-    from .spectral_bound import spectral_bound
-    from .units import unit_graph
+    from .bounds.spectral_bound import spectral_bound
+    from .division.local import Local
+    from .division.partition import partitioned
+    from .division.polish import polished
+    from .jobs.index import PAIRS, RING, Demand
+    from .jobs.units import unit_graph
 
     # A ring and a path of pairs, long enough for the dividing to make it coarser.
     ranks = 160

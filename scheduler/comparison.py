@@ -8,7 +8,7 @@ from typing import Any, Literal
 from ..placement.cluster import Cluster
 from ..placement.constraints import Constraints
 from ..placement.evaluate import evaluate
-from ..placement.index import Demand, Fabric
+from ..placement.jobs.index import Demand, Fabric
 from ..placement.packing import pack_in_order
 from ..placement.pcg import PCG
 from ..placement.place import place

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from ..agents.attempt import NodePhase, NodeStatus, RankState, Vitals
-from ..placement.svg import plural
+from ..placement.drawing.svg import plural
 from .records import AttemptRecord
 
 Ask = Callable[[str, str, int], Awaitable[NodeStatus]]

@@ -11,9 +11,9 @@ from ray.exceptions import RayError
 from ..agents.checkpoint_nodes import Peers, is_node_place
 from ..agents.checkpoint_pace import mtbf_s
 from ..agents.fence import new_run_id
+from ..placement.drawing.svg import bytes_text
 from ..placement.names import some
 from ..placement.placement import Placement
-from ..placement.svg import bytes_text
 from .controller import ensure_controller
 from .copies import Copies, peers_environment
 from .core import Core

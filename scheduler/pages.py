@@ -8,7 +8,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from ..placement.svg import printable
+from ..placement.drawing.svg import printable
 
 
 def render_page(template: str, filters: dict[str, Callable[..., Any]], **values: Any) -> str:

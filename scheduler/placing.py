@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from ..placement.cluster import Cluster
 from ..placement.errors import Infeasible, InvalidInput
-from ..placement.link_time import communication_time
 from ..placement.pcg import PCG
 from ..placement.placement import Placement
+from ..placement.timed.link_time import communication_time
 from .job import Job
 from .ledger import Ledger
 from .records import Device

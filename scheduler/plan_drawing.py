@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ..placement.drawing.svg import Svg, Theme, bytes_text, colours, fitted, ink_on
 from ..placement.planning.planned import Plan, PlannedStrategy
 from ..placement.planning.search import Point
 from ..placement.planning.why import part_name, seconds_text
-from ..placement.svg import Svg, Theme, bytes_text, colours, fitted, ink_on
 
 WIDTH = 1160.0
 _LEFT, _RIGHT = 330.0, 90.0

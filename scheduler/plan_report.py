@@ -8,11 +8,11 @@ from typing import Any
 from markupsafe import Markup
 
 from ..placement.cluster import Cluster
-from ..placement.drawing_placement import draw_placement
+from ..placement.drawing.drawing_placement import draw_placement
+from ..placement.drawing.svg import bytes_text
 from ..placement.files import write_text_atomically
 from ..placement.planning.planned import Plan, Run
 from ..placement.planning.why import part_name, seconds_text
-from ..placement.svg import bytes_text
 from .pages import render_page
 from .plan_drawing import draw_breakdown, draw_points
 

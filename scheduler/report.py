@@ -11,13 +11,13 @@ from typing import Any
 from markupsafe import Markup
 
 from ..placement.cluster import Cluster, NodeState
-from ..placement.drawing_fabric import draw_fabric
-from ..placement.drawing_placement import draw_placement
+from ..placement.drawing.drawing_fabric import draw_fabric
+from ..placement.drawing.drawing_placement import draw_placement
+from ..placement.drawing.svg import bytes_text, plural
 from ..placement.errors import InvalidInput
 from ..placement.files import write_text_atomically
 from ..placement.pcg import PCG
 from ..placement.placement import Placement
-from ..placement.svg import bytes_text, plural
 from .account import Mark, Recovery, phases, recoveries, totals
 from .effective import EffectiveTime, effective_time
 from .lifecycle import JobState

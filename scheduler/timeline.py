@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from ..placement.svg import Svg, Theme, fitted, plural, text_width
+from ..placement.drawing.svg import Svg, Theme, fitted, plural, text_width
 from .account import Mark, Phase, PhaseKind, Recovery
 from .progress import Progress, Sample
 

@@ -17,10 +17,10 @@ from ..agents.probe_fleet import FleetEnds
 from ..agents.prober import Probed, ProbeSettings, probe
 from ..agents.rounds import FixedRounds, path_rounds
 from ..placement.cluster import Cluster
+from ..placement.drawing.svg import rate_text
 from ..placement.errors import InvalidInput
 from ..placement.inference.measurements import Measurement, ProbeKind
 from ..placement.inference.probing import Probing
-from ..placement.svg import rate_text
 from .codec import encode
 from .core import Core
 from .views import ProbeProgress

@@ -10,9 +10,9 @@ from markupsafe import Markup
 
 from ..placement.cluster import NODE_TIER, Cluster, NodeState
 from ..placement.ctg import Link
-from ..placement.drawing_fabric import draw_fabric
+from ..placement.drawing.drawing_fabric import draw_fabric
+from ..placement.drawing.svg import plural, rate_text
 from ..placement.inference.health import Finding
-from ..placement.svg import plural, rate_text
 from .health_news import clock
 from .pages import render_page
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from railweave.placement.cost import CONSTANTS
-from railweave.placement.svg import Svg, colours, plural
+from railweave.placement.drawing.svg import Svg, colours, plural
 
 from .measured import Exchange, Step
 from .parameters import predicted_exchanges, predicted_steps

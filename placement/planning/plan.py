@@ -13,9 +13,9 @@ from ..cost import Estimator
 from ..errors import Infeasible, InvalidInput, Problem
 from ..evaluate import Device
 from ..explained import shown
+from ..jobs.search_limits import check_search
 from ..models import Model
 from ..pcg import Requirement
-from ..search_limits import check_search
 from ..strategies.cluster_rules import check
 from ..workload import Parallelism, Precision, Workload
 from .baselines import Baseline, baselines

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..cluster import Cluster
 from ..cost import Estimator
-from ..svg import bytes_text
+from ..drawing.svg import bytes_text
 from .ground import domain_sizes, free_devices, island_size
 from .limits import Limits
 from .search import Strategy, first_broken

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..cost import StepEstimate
-from ..svg import bytes_text
+from ..drawing.svg import bytes_text
 from ..workload import Workload
 
 _NAMES = {

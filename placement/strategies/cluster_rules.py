@@ -10,7 +10,7 @@ from functools import cached_property
 from ..cluster import NODE_TIER, Cluster
 from ..cost import Estimator
 from ..errors import Problem
-from ..tensor_groups import scale_up_tier
+from ..jobs.tensor_groups import scale_up_tier
 from ..workload import Workload
 from .division import balanced
 from .loads import StageLoad, layer_flops, stage_loads

@@ -27,7 +27,7 @@ from ...agents.checkpoint_manifest import MANIFEST_NAME, Manifest, parse_step_fo
 from ...agents.checkpoint_nodes import NodeStorage, Peers
 from ...agents.checkpoint_restore import restore
 from ...agents.checkpoint_storage import Storage
-from ...placement.svg import bytes_text
+from ...placement.drawing.svg import bytes_text
 from ..views import CheckpointPlace
 from .main import Failed
 from .output import console, json_option, print_json, table

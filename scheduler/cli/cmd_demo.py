@@ -8,8 +8,8 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from ...placement.drawing.svg import bytes_text
 from ...placement.placement import Placement
-from ...placement.svg import bytes_text
 from ..demo import SAVE_EVERY, STEPS_BEYOND_CHECKPOINT, DemoResult, run_demo
 from ..timeline import duration_text
 from .demo_screen import LiveScreen, PlainScreen

@@ -10,14 +10,14 @@ import click
 from ...placement.cluster import Cluster
 from ...placement.constraints import Constraints
 from ...placement.constraints_file import constraints_data
+from ...placement.drawing.svg import bytes_text, plural
 from ...placement.errors import Infeasible
 from ...placement.evaluate import Evaluation, evaluate
 from ...placement.explain import explain_infeasible, explain_traffic
 from ...placement.feasibility import check_feasible
-from ...placement.index import Fabric
+from ...placement.jobs.index import Fabric
 from ...placement.pcg import PCG
 from ...placement.placement import Placement
-from ...placement.svg import bytes_text, plural
 from ..client import Client, JobHandle
 from ..constraint_text import constraint_texts
 from .constraint_options import constraint_options

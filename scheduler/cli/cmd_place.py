@@ -11,10 +11,10 @@ from rich.text import Text
 
 from ...placement.cluster import Cluster
 from ...placement.constraints import Constraints
+from ...placement.drawing.svg import bytes_text, plural
 from ...placement.files import write_text_atomically
 from ...placement.pcg import PCG
 from ...placement.placement import Placement
-from ...placement.svg import bytes_text, plural
 from ..comparison import Comparison, compare
 from .constraint_options import constraint_options
 from .output import check_outputs, console, json_option, print_json, table
@@ -67,7 +67,7 @@ def command(
     if out:
         found.placement.save(out)
     if svg:
-        from ...placement.drawing_placement import draw_placement
+        from ...placement.drawing.drawing_placement import draw_placement
 
         bound = found.placement.lower_bound_bytes
         drawing = draw_placement(pcg, cluster, found.placement.devices, lower_bound_bytes=bound)

@@ -13,12 +13,12 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ...placement.cluster import Cluster
+from ...placement.drawing.svg import bytes_text, plural
 from ...placement.models import Model
 from ...placement.planning.limits import Limits
 from ...placement.planning.plan import plan
 from ...placement.planning.planned import Plan, PlannedStrategy, Run
 from ...placement.planning.why import seconds_text
-from ...placement.svg import bytes_text, plural
 from ...placement.workload_file import save_workload as write_workload
 from .output import check_outputs, console, json_option, print_json, table
 from .plan_options import limit_options

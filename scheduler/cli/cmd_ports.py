@@ -9,15 +9,15 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ...placement.cluster import Cluster
-from ...placement.ecmp_hash import Crc32Hash, RecordedHash, ToeplitzHash, UplinkHash, XorHash
+from ...placement.drawing.svg import bytes_text, plural
 from ...placement.errors import InvalidInput, Problem
 from ...placement.files import read_data
-from ...placement.flows import Nic, network_flows
+from ...placement.paths.ecmp_hash import Crc32Hash, RecordedHash, ToeplitzHash, UplinkHash, XorHash
+from ...placement.paths.flows import Nic, network_flows
+from ...placement.paths.port_plan import LayerLoads, LinkLoad, PortPlan
+from ...placement.paths.ports import Method, Upper, plan_ports
 from ...placement.pcg import PCG
 from ...placement.placement import Placement
-from ...placement.port_plan import LayerLoads, LinkLoad, PortPlan
-from ...placement.ports import Method, Upper, plan_ports
-from ...placement.svg import bytes_text, plural
 from .output import check_outputs, console, json_option, print_json, table
 
 

@@ -13,10 +13,10 @@ from rich.text import Text
 
 from ...placement.cluster import Cluster
 from ...placement.constraints import Constraints
+from ...placement.drawing.svg import bytes_text, plural
 from ...placement.pcg import PCG
 from ...placement.placement import Placement
 from ...placement.repair import Repair, repair
-from ...placement.svg import bytes_text, plural
 from .constraint_options import constraint_options
 from .output import check_outputs, console, json_option, print_json, table
 from .ranges import ranges_text

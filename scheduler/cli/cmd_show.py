@@ -10,8 +10,8 @@ import click
 from rich.text import Text
 
 from ...placement.constraints_file import constraints_data
+from ...placement.drawing.svg import bytes_text
 from ...placement.placement import Placement
-from ...placement.svg import bytes_text
 from ..client import JobHandle
 from ..constraint_text import constraint_texts
 from ..effective import EffectiveTime, effective_time

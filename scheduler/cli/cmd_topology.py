@@ -66,7 +66,7 @@ def command(
     now, findings = network.now, network.findings
     health = link_health(now, findings)
     if svg:
-        from ...placement.drawing_fabric import draw_fabric
+        from ...placement.drawing.drawing_fabric import draw_fabric
 
         write_text_atomically(svg, draw_fabric(now, health))
     if html:

@@ -10,9 +10,9 @@ from rich.tree import Tree
 
 from ...placement.cluster import NODE_TIER, Cluster, Node, NodeState, Tier
 from ...placement.domains import Domain, DomainTree
+from ...placement.drawing.svg import bytes_text, plural
 from ...placement.inference.health import Between, Finding, Health
 from ...placement.names import natural
-from ...placement.svg import bytes_text, plural
 from ..health_news import since
 
 MOST_NODES = 64

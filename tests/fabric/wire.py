@@ -13,8 +13,8 @@ from pathlib import Path
 from railweave.placement import PCG, Cluster, evaluate, place
 from railweave.placement.cluster import Node, NodeState, Tier
 from railweave.placement.evaluate import Device
-from railweave.placement.link_time import communication_time, phases_of
 from railweave.placement.pcg import Group
+from railweave.placement.timed.link_time import communication_time, phases_of
 
 from . import namespaces
 from .fabric import Fabric

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from railweave.placement.svg import Svg, bytes_text, colours
+from railweave.placement.drawing.svg import Svg, bytes_text, colours
 
 from .fabric import Fabric
 from .topology import Plan

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from railweave.placement import Cluster, Model, Parallelism, Workload, build_pcg, place
-from railweave.placement.class_cost import class_cost
-from railweave.placement.counts import Counts
-from railweave.placement.exact_counts import best_spread
-from railweave.placement.index import ANY_KIND, PAIRS, RING, TREE, Demand, Floats, Ints
-from railweave.placement.local import Local
-from railweave.placement.unit_classes import counts_of_classes, families_of_class
-from railweave.placement.units import UnitGraph, unit_graph
+from railweave.placement.bounds.class_cost import class_cost
+from railweave.placement.division.local import Local
+from railweave.placement.exact.exact_counts import best_spread
+from railweave.placement.exact.unit_classes import counts_of_classes, families_of_class
+from railweave.placement.jobs.index import ANY_KIND, PAIRS, RING, TREE, Demand, Floats, Ints
+from railweave.placement.jobs.units import UnitGraph, unit_graph
+from railweave.placement.spread.counts import Counts
 
 relaxed = settings(
     max_examples=25,

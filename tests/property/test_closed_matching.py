@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from railweave.placement.index import Ints
-from railweave.placement.matching import match_chain
+from railweave.placement.jobs.index import Ints
+from railweave.placement.spread.matching import match_chain
 
 relaxed = settings(max_examples=60, deadline=None, derandomize=True)
 

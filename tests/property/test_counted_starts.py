@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from railweave.placement import clos_8_rail, occupied
-from railweave.placement.counted_starts import counted_starts
-from railweave.placement.index import PAIRS, RING, Demand, Fabric, Ints
-from railweave.placement.local import Local
-from railweave.placement.loose_chains import loose_chains
-from railweave.placement.room import Room
-from railweave.placement.units import UnitGraph, unit_graph
+from railweave.placement.division.local import Local
+from railweave.placement.jobs.index import PAIRS, RING, Demand, Fabric, Ints
+from railweave.placement.jobs.units import UnitGraph, unit_graph
+from railweave.placement.spread.counted_starts import counted_starts
+from railweave.placement.spread.loose_chains import loose_chains
+from railweave.placement.spread.room import Room
 
 
 def noisy_grid(seed: int, stages: int, replicas: int) -> tuple[UnitGraph, Ints]:

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from railweave.placement.class_pairs import share_classes
-from railweave.placement.coarse_counts import coarsened, coarsest, refined
-from railweave.placement.counts import Counts
-from railweave.placement.index import Ints
-from railweave.placement.search import search
-from railweave.placement.starts import starts_of
+from railweave.placement.jobs.index import Ints
+from railweave.placement.spread.class_pairs import share_classes
+from railweave.placement.spread.coarse_counts import coarsened, coarsest, refined
+from railweave.placement.spread.counts import Counts
+from railweave.placement.spread.search import search
+from railweave.placement.spread.starts import starts_of
 
 relaxed = settings(
     max_examples=25,

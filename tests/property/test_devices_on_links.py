@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from railweave.placement import PCG, Cluster, evaluate, place
 from railweave.placement.constraints import Constraints, Pin
-from railweave.placement.node_time import node_link_seconds
 from railweave.placement.pcg import Algorithm, Group, Op
+from railweave.placement.timed.node_time import node_link_seconds
 
 DGX1 = """
 X NV1 NV1 NV2 NV2 SYS SYS SYS

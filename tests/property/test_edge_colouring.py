@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from railweave.placement.edge_colouring import (
+from railweave.placement.paths.edge_colouring import (
     ProperColouring,
     balanced_colours,
     cp_sat_colours,

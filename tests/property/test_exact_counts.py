@@ -11,13 +11,13 @@ import pytest
 from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from railweave.placement import exact_counts
-from railweave.placement.column_model import best_columns
-from railweave.placement.counts import Counts
-from railweave.placement.exact_counts import best_spread
-from railweave.placement.index import Ints
-from railweave.placement.search import search
-from railweave.placement.starts import starts_of
+from railweave.placement.exact import exact_counts
+from railweave.placement.exact.column_model import best_columns
+from railweave.placement.exact.exact_counts import best_spread
+from railweave.placement.jobs.index import Ints
+from railweave.placement.spread.counts import Counts
+from railweave.placement.spread.search import search
+from railweave.placement.spread.starts import starts_of
 
 relaxed = settings(
     max_examples=examples(25),

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from railweave.placement import PCG, Cluster, evaluate, place
 from railweave.placement.constraints import Constraints
-from railweave.placement.tensor_groups import split_groups
+from railweave.placement.jobs.tensor_groups import split_groups
 
 relaxed = settings(
     max_examples=15,

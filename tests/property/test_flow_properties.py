@@ -10,12 +10,12 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from railweave.placement import PCG, Cluster, Op, evaluate
-from railweave.placement.ecmp_hash import Crc32Hash, FiveTuple, ToeplitzHash, XorHash, packed
-from railweave.placement.edge_colouring import least_max_load, max_load
-from railweave.placement.flows import network_flows
-from railweave.placement.planes import least_upper_load, plane_colours
-from railweave.placement.port_plan import PortPlan
-from railweave.placement.ports import Upper, plan_ports
+from railweave.placement.paths.ecmp_hash import Crc32Hash, FiveTuple, ToeplitzHash, XorHash, packed
+from railweave.placement.paths.edge_colouring import least_max_load, max_load
+from railweave.placement.paths.flows import network_flows
+from railweave.placement.paths.planes import least_upper_load, plane_colours
+from railweave.placement.paths.port_plan import PortPlan
+from railweave.placement.paths.ports import Upper, plan_ports
 
 
 @st.composite

@@ -9,11 +9,11 @@ import pytest
 from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from railweave.placement.cuts import cut_bytes
-from railweave.placement.index import ANY_KIND, PAIRS, RING, TREE, Demand, Fabric, Ints
-from railweave.placement.laplacian import clique_weight, cut_graph
-from railweave.placement.spectral_bound import spectral_bound
-from railweave.placement.units import unit_graph
+from railweave.placement.bounds.laplacian import clique_weight, cut_graph
+from railweave.placement.bounds.spectral_bound import spectral_bound
+from railweave.placement.jobs.cuts import cut_bytes
+from railweave.placement.jobs.index import ANY_KIND, PAIRS, RING, TREE, Demand, Fabric, Ints
+from railweave.placement.jobs.units import unit_graph
 
 relaxed = settings(
     max_examples=examples(40),

@@ -15,7 +15,7 @@ from railweave.placement.inference.health import Between, Finding, Health, Healt
 from railweave.placement.inference.health_book import HealthBook
 from railweave.placement.inference.health_effects import degraded_ctg, effects_of, link_health
 from railweave.placement.inference.path_health import ARRIVAL, PathHealth, Series, arrival_of
-from railweave.placement.link_time import communication_time
+from railweave.placement.timed.link_time import communication_time
 from simulated_network import SimulatedNetwork
 
 TIERS = ("leaf", "spine")

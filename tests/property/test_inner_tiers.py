@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from railweave.placement.budget import Budget
-from railweave.placement.cheapest_homes import cheapest_homes
-from railweave.placement.cuts import cut_bytes, fewer
-from railweave.placement.index import ANY_KIND, PAIRS, RING, TREE, Demand, Fabric, Floats, Ints
-from railweave.placement.irregular import place_irregular
-from railweave.placement.local import Local
-from railweave.placement.partition import best_partitions
-from railweave.placement.polish import polished
-from railweave.placement.room import Room
-from railweave.placement.units import unit_graph
+from railweave.placement.division.irregular import place_irregular
+from railweave.placement.division.local import Local
+from railweave.placement.division.partition import best_partitions
+from railweave.placement.division.polish import polished
+from railweave.placement.exact.cheapest_homes import cheapest_homes
+from railweave.placement.jobs.cuts import cut_bytes, fewer
+from railweave.placement.jobs.index import ANY_KIND, PAIRS, RING, TREE, Demand, Fabric, Floats, Ints
+from railweave.placement.jobs.units import unit_graph
+from railweave.placement.loops.budget import Budget
+from railweave.placement.spread.room import Room
 
 
 def random_demand(chance: np.random.Generator, ranks: int) -> Demand:

@@ -8,10 +8,10 @@ from itertools import product
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from railweave.placement.index import ANY_KIND, PAIRS, RING, TREE, Demand, Ints
-from railweave.placement.lanes_apart import find_lanes
-from railweave.placement.local import Local
-from railweave.placement.units import UnitGraph, unit_graph
+from railweave.placement.bounds.lanes_apart import find_lanes
+from railweave.placement.division.local import Local
+from railweave.placement.jobs.index import ANY_KIND, PAIRS, RING, TREE, Demand, Ints
+from railweave.placement.jobs.units import UnitGraph, unit_graph
 
 relaxed = settings(
     max_examples=60,

@@ -12,7 +12,7 @@ import pytest
 from effort import examples
 from hypothesis import HealthCheck, given, settings
 from railweave.placement import PCG, Cluster, Op
-from railweave.placement.link_time import communication_time
+from railweave.placement.timed.link_time import communication_time
 from timed_instances import Device, instances
 
 

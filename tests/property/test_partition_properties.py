@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from railweave.placement.arrange import filled
-from railweave.placement.coarsen import coarser
-from railweave.placement.contract_local import contracted, crossing_bytes
-from railweave.placement.index import ANY_KIND, Demand, Ints
-from railweave.placement.local import Local
-from railweave.placement.partition import partitioned
-from railweave.placement.polish import polished
-from railweave.placement.refine import refined
-from railweave.placement.units import unit_graph
+from railweave.placement.division.arrange import filled
+from railweave.placement.division.coarsen import coarser
+from railweave.placement.division.contract_local import contracted, crossing_bytes
+from railweave.placement.division.local import Local
+from railweave.placement.division.partition import partitioned
+from railweave.placement.division.polish import polished
+from railweave.placement.division.refine import refined
+from railweave.placement.jobs.index import ANY_KIND, Demand, Ints
+from railweave.placement.jobs.units import unit_graph
 
 relaxed = settings(
     max_examples=60,

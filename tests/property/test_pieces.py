@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from railweave.placement.arrange import filled
-from railweave.placement.index import ANY_KIND, PAIRS, RING, Demand
-from railweave.placement.local import Local
-from railweave.placement.pieces import heaviest_nets, moved_in_pieces
-from railweave.placement.units import unit_graph
+from railweave.placement.division.arrange import filled
+from railweave.placement.division.local import Local
+from railweave.placement.division.pieces import heaviest_nets, moved_in_pieces
+from railweave.placement.jobs.index import ANY_KIND, PAIRS, RING, Demand
+from railweave.placement.jobs.units import unit_graph
 
 relaxed = settings(
     max_examples=60,

@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from railweave.placement import PCG, Cluster, place
-from railweave.placement.index import Fabric
-from railweave.placement.link_time import TimeModel
-from railweave.placement.tensor_groups import whole_groups
-from railweave.placement.time_bound import least_seconds
+from railweave.placement.bounds.time_bound import least_seconds
+from railweave.placement.jobs.index import Fabric
+from railweave.placement.jobs.tensor_groups import whole_groups
+from railweave.placement.timed.link_time import TimeModel
 from test_place_exact import assert_valid, every_placement
 from timed_instances import jobs
 

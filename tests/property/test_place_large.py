@@ -10,15 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from railweave.placement import PCG, Cluster, evaluate, place
-from railweave.placement.bound import spread_bound
-from railweave.placement.budget import Budget
-from railweave.placement.counts import Counts
-from railweave.placement.cuts import cut_bytes, fewer
-from railweave.placement.index import Demand, Fabric, Ints
-from railweave.placement.large import place_large
+from railweave.placement.bounds.bound import spread_bound
+from railweave.placement.bounds.shape_bound import shape_bound
+from railweave.placement.jobs.cuts import cut_bytes, fewer
+from railweave.placement.jobs.index import Demand, Fabric, Ints
+from railweave.placement.jobs.large import place_large
+from railweave.placement.loops.budget import Budget
 from railweave.placement.packing import pack_in_order
-from railweave.placement.pairing import pair_cells, share_all
-from railweave.placement.shape_bound import shape_bound
+from railweave.placement.spread.counts import Counts
+from railweave.placement.spread.pairing import pair_cells, share_all
 
 relaxed = settings(
     max_examples=25,

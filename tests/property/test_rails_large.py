@@ -11,15 +11,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from railweave.placement import PCG, Cluster, evaluate, place
-from railweave.placement.budget import Budget
-from railweave.placement.cuts import cut_bytes, fewer
-from railweave.placement.exact_rails import place_exactly_on_rails
-from railweave.placement.index import Demand, Fabric
-from railweave.placement.lanes import in_lanes
+from railweave.placement.bounds.rail_bound import most_aligned, rail_bound
+from railweave.placement.exact.exact_rails import place_exactly_on_rails
+from railweave.placement.jobs.cuts import cut_bytes, fewer
+from railweave.placement.jobs.index import Demand, Fabric
+from railweave.placement.loops.budget import Budget
 from railweave.placement.packing import pack_in_order
-from railweave.placement.rail_bound import most_aligned, rail_bound
-from railweave.placement.rail_jobs import found_on_rails
-from railweave.placement.rail_walk import walk
+from railweave.placement.rails.lanes import in_lanes
+from railweave.placement.rails.rail_jobs import found_on_rails
+from railweave.placement.rails.rail_walk import walk
 
 relaxed = settings(
     max_examples=30,

@@ -14,11 +14,11 @@ from railweave.placement import (
     clos_8_rail,
     evaluate,
     occupied,
-    relocation,
     repair,
 )
-from railweave.placement.constrained_packing import pack
+from railweave.placement.constraining.constrained_packing import pack
 from railweave.placement.constraints import Constraints
+from railweave.placement.repairs import relocation
 
 
 def grid(stages: int, replicas: int, tensor: int) -> PCG:

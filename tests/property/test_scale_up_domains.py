@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from railweave.placement import PCG, Cluster, Infeasible, evaluate, place
 from railweave.placement.constraints import Constraints, Pin, SameKind
 from railweave.placement.fabrics import nvl_domains
-from railweave.placement.tensor_groups import split_groups
+from railweave.placement.jobs.tensor_groups import split_groups
 
 relaxed = settings(
     max_examples=12,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from railweave.placement.sorting import sort_by
+from railweave.placement.loops.sorting import sort_by
 
 
 @settings(deadline=None)

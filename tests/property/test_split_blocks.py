@@ -11,17 +11,17 @@ from effort import examples
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from railweave.placement import PCG, Cluster, evaluate
-from railweave.placement.budget import Budget
-from railweave.placement.chain_bound import chain_bound
-from railweave.placement.cuts import cut_bytes
-from railweave.placement.gather import gather
-from railweave.placement.index import PAIRS, RING, Demand, Fabric, Floats, Ints
-from railweave.placement.large import place_large
-from railweave.placement.room import Room
-from railweave.placement.split_blocks import hosted, parts_of_blocks
-from railweave.placement.split_counts import split_counts
-from railweave.placement.split_search import filled_up, improved
-from railweave.placement.structured import counts_in
+from railweave.placement.bounds.chain_bound import chain_bound
+from railweave.placement.jobs.cuts import cut_bytes
+from railweave.placement.jobs.gather import gather
+from railweave.placement.jobs.index import PAIRS, RING, Demand, Fabric, Floats, Ints
+from railweave.placement.jobs.large import place_large
+from railweave.placement.loops.budget import Budget
+from railweave.placement.spread.room import Room
+from railweave.placement.spread.split_blocks import hosted, parts_of_blocks
+from railweave.placement.spread.split_counts import split_counts
+from railweave.placement.spread.split_search import filled_up, improved
+from railweave.placement.spread.structured import counts_in
 
 relaxed = settings(
     max_examples=examples(30),

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from railweave.placement import PCG, Cluster, timed_job
-from railweave.placement.index import Fabric, Ints
-from railweave.placement.link_time import communication_time
-from railweave.placement.timed_job import job_of, net_of
-from railweave.placement.timed_loads import (
+from railweave.placement import PCG, Cluster
+from railweave.placement.jobs.index import Fabric, Ints
+from railweave.placement.timed import timed_job
+from railweave.placement.timed.link_time import communication_time
+from railweave.placement.timed.timed_job import job_of, net_of
+from railweave.placement.timed.timed_loads import (
     Loads,
     empty_loads,
     predicted_s,

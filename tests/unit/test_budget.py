@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from railweave.placement.budget import FULL_RANKS, Budget
+from railweave.placement.loops.budget import FULL_RANKS, Budget
 
 
 def test_a_limit_is_as_much_work_for_every_job_up_to_the_full_size() -> None:

@@ -13,7 +13,7 @@ from railweave.placement.constraints_file import (
     load_constraints,
     parse_constraints,
 )
-from railweave.placement.port_plan import PortPlan
+from railweave.placement.paths.port_plan import PortPlan
 from railweave.scheduler.cli.cmd_repair import devices_named
 from railweave.scheduler.cli.main import run
 from railweave.scheduler.cli.ranges import ranges_text

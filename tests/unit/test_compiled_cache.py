@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numba
 import pytest
-from railweave.placement import compiled_cache
+from railweave.placement.loops import compiled_cache
 
 INNER = """
-from railweave.placement.compiled import compiled
+from railweave.placement.loops.compiled import compiled
 
 @compiled
 def part(x):
@@ -30,7 +30,7 @@ class Pair(NamedTuple):
     second: int
 """
 OUTER = """
-from railweave.placement.compiled import compiled, lean
+from railweave.placement.loops.compiled import compiled, lean
 from .inner import part
 from .settings import STEP, Pair
 

@@ -30,7 +30,7 @@ from railweave.placement import (
     spine_crossings,
     switch_id,
 )
-from railweave.placement.svg import bytes_text, colours, fitted, ink_on, rate_text
+from railweave.placement.drawing.svg import bytes_text, colours, fitted, ink_on, rate_text
 
 SVG = "{http://www.w3.org/2000/svg}"
 SMALL = fat_tree(4, nodes_per_rack=2, racks_per_pod=2, devices_per_node=4)

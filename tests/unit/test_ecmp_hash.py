@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 
 import pytest
-from railweave.placement.ecmp_hash import (
+from railweave.placement.paths.ecmp_hash import (
     Crc32Hash,
     FiveTuple,
     RecordedHash,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from railweave.placement import PCG, Cluster, InvalidInput, Op
-from railweave.placement.link_time import NIC, PORT, UPLINK, TimeModel, communication_time
+from railweave.placement.timed.link_time import NIC, PORT, UPLINK, TimeModel, communication_time
 
 RACK = {"name": "rack", "bandwidth": 10e9, "latency": 2e-6}
 SPINE = {"name": "spine", "bandwidth": 10e9, "latency": 5e-6, "oversubscription": 4}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from railweave.placement import PCG, Cluster, evaluate, fat_tree, place
-from railweave.placement.class_bound import ClassResult
+from railweave.placement.bounds.class_bound import ClassResult
 from railweave.placement.errors import BoundAboveCost
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -54,10 +54,10 @@ def test_where_no_bound_is_known_the_placement_says_so(monkeypatch: pytest.Monke
     known = place(made.pcg, made.cluster, 0.3)
     assert 0 < known.lower_bound_bytes <= known.cross_spine_bytes
     assert told not in known.notes
-    monkeypatch.setattr("railweave.placement.large_jobs.general_bound", lambda *given: 0.0)
-    monkeypatch.setattr("railweave.placement.large_jobs._proved_by_units", lambda *given: 0.0)
+    monkeypatch.setattr("railweave.placement.jobs.large_jobs.general_bound", lambda *given: 0.0)
+    monkeypatch.setattr("railweave.placement.jobs.large_jobs._proved_by_units", lambda *given: 0.0)
     nothing = ClassResult(0.0, None)
-    monkeypatch.setattr("railweave.placement.large_jobs.class_bound", lambda *given: nothing)
+    monkeypatch.setattr("railweave.placement.jobs.large_jobs.class_bound", lambda *given: nothing)
     monkeypatch.setattr(solver, "group_bound", lambda fabric, demand: 0.0)
     unknown = place(made.pcg, made.cluster, 0.3)
     assert unknown.lower_bound_bytes == 0 < unknown.cross_spine_bytes

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from railweave.placement import PCG, Cluster, InvalidInput, Placement, place
 from railweave.placement.constraints import Constraints
-from railweave.placement.link_time import communication_time
-from railweave.placement.tensor_groups import split_groups
+from railweave.placement.jobs.tensor_groups import split_groups
+from railweave.placement.timed.link_time import communication_time
 from railweave.scheduler.cli.main import run
 
 LIMIT_S = 0.2

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from railweave.placement import PCG, Cluster, InvalidInput, evaluate
-from railweave.placement.ecmp_hash import Crc32Hash, FiveTuple, RecordedHash, packed
-from railweave.placement.flows import Flow, network_flows
-from railweave.placement.port_plan import PortPlan
-from railweave.placement.ports import Method, Upper, plan_ports
+from railweave.placement.paths.ecmp_hash import Crc32Hash, FiveTuple, RecordedHash, packed
+from railweave.placement.paths.flows import Flow, network_flows
+from railweave.placement.paths.port_plan import PortPlan
+from railweave.placement.paths.ports import Method, Upper, plan_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 

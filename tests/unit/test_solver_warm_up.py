@@ -41,7 +41,7 @@ def test_a_cluster_of_few_devices_waits_for_no_loop_that_only_large_jobs_need() 
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
-    assert "railweave.placement.reseat" in loaded  # repairs
+    assert "railweave.placement.repairs.reseat" in loaded  # repairs
     assert loaded.isdisjoint(f"railweave.placement.{name}" for name in ("anneal", "refine"))
 
 

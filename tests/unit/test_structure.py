@@ -6,9 +6,9 @@ import random
 
 import numpy as np
 from railweave.placement import PCG
-from railweave.placement.index import Demand
-from railweave.placement.structure import find_chains
-from railweave.placement.units import UnitGraph, unit_graph
+from railweave.placement.jobs.index import Demand
+from railweave.placement.jobs.units import UnitGraph, unit_graph
+from railweave.placement.spread.structure import find_chains
 
 
 def _graph(ranks: int, pairs: list[tuple[int, int, float]]) -> UnitGraph:

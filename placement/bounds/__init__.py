@@ -1,0 +1,1 @@
+"""What no placement of a job can do with less of."""

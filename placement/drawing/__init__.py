@@ -1,0 +1,1 @@
+"""Pictures of clusters and placements, as SVG text."""

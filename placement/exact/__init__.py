@@ -1,0 +1,1 @@
+"""Small jobs: the best placement, and the proof."""

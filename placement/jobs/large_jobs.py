@@ -1,0 +1,141 @@
+"""Placing jobs too large for the exact model: gather, spread, bound, then go inwards."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..bounds.bound import SAFETY
+from ..bounds.class_bound import class_bound
+from ..bounds.general_bound import general_bound
+from ..division.arrange import divide
+from ..division.irregular import bytes_by_level, place_irregular
+from ..division.local import Local
+from ..exact.exact_units import MOST_UNITS, outermost_exactly
+from ..loops.budget import Budget
+from ..spread.chain_jobs import place_chains
+from ..spread.room import Room
+from .cuts import cut_bytes, fewer, fewer_bytes
+from .gather import Gathered, gather
+from .index import Demand, Fabric, Ints
+from .slots_on import slots_on
+from .units import unit_graph
+
+_MOST_SINGLE = 512
+"""Ranks up to which a job that is not proved best is also placed as one without chains, and one on
+partly taken nodes rank by rank."""
+_SINGLE_SHARE = 0.2
+"""Part of the limit that each of these takes, the latter at least."""
+_LEFT_OUT = 0.05
+"""Bytes that chains leave out, to those they take, from which they are not trusted alone.
+
+Links that close a chain do not count."""
+_APART_SHARE = 0.4
+"""Part of the limit for placing such a job as one without chains."""
+_LOOSE = 1.05
+"""Bytes over the bound from which another bound is tried."""
+
+
+def found_by_search(
+    fabric: Fabric,
+    demand: Demand,
+    budget: Budget,
+    seed: int,
+    gathered: Gathered | None = None,
+) -> tuple[Ints, float, str]:
+    """Slots, a proven lower bound on the bytes across the outermost boundary, and how found.
+
+    gathered: what `gather` says of the job, where it is known.
+    """
+    gathered = gathered or gather(fabric, demand)
+    room = Room.of(fabric, gathered.atom)
+    node = np.full(gathered.atoms.units, -1, dtype=np.int64)
+    bound = 0.0
+    chains = gathered.chains
+    if chains is not None:
+        bound = place_chains(fabric, gathered, chains, room, budget, seed, node)
+        method = "counts"
+        closing = chains.around * min(chains.height[0], chains.height[-1])
+        left_out = chains.left_out_bytes - closing > _LEFT_OUT * chains.link_constant
+        work = max(budget.left, budget.time_limit_s * _APART_SHARE)
+        if left_out and _better_apart(fabric, gathered, room, work, seed, node):
+            method = "multilevel"
+    else:
+        place_irregular(fabric, gathered.atoms, room, budget, seed, node)
+        method = "multilevel"
+    slots = slots_on(fabric, gathered.atom_of, node)
+    cost = float(cut_bytes(fabric, demand, slots)[-1])
+    if chains is not None and cost > bound * (1 + SAFETY) and demand.ranks <= _MOST_SINGLE:
+        work = budget.time_limit_s * _SINGLE_SHARE
+        if _better_apart(fabric, gathered, room, work, seed, node):
+            method = "multilevel"
+            slots = slots_on(fabric, gathered.atom_of, node)
+            cost = float(cut_bytes(fabric, demand, slots)[-1])
+    if cost > bound * (1 + SAFETY):
+        classes = class_bound(fabric, demand, slots, cost, budget, seed)
+        bound = max(bound, classes.bound_bytes)
+        by_units = _proved_by_units(fabric, gathered, room, budget, bound, seed, node)
+        bound = max(bound, by_units)
+        slots = slots_on(fabric, gathered.atom_of, node)
+        if classes.slots is not None and fewer_bytes(fabric, demand, classes.slots, slots):
+            slots, method = classes.slots, "classes"
+    if demand.ranks <= _MOST_SINGLE and (np.bincount(fabric.slot_node) % gathered.atom).any():
+        apart = _rank_by_rank(fabric, demand, budget, seed)
+        if fewer_bytes(fabric, demand, apart, slots):
+            slots, method = apart, "multilevel"
+    cost = float(cut_bytes(fabric, demand, slots)[-1])
+    if cost > bound * _LOOSE:
+        bound = max(bound, general_bound(fabric, gathered, cost, budget, seed))
+    return slots, bound, method
+
+
+def _better_apart(
+    fabric: Fabric, gathered: Gathered, room: Room, work: float, seed: int, node: Ints
+) -> bool:
+    """Whether placing the atoms of a job as if they made no chains is better; fills `node`."""
+    tried = np.full(gathered.atoms.units, -1, dtype=np.int64)
+    place_irregular(fabric, gathered.atoms, room, Budget(work), seed, tried)
+    found, before = (bytes_by_level(fabric, gathered.atoms, each) for each in (tried, node))
+    if not fewer(found, before):
+        return False
+    node[:] = tried
+    return True
+
+
+def _proved_by_units(
+    fabric: Fabric,
+    gathered: Gathered,
+    room: Room,
+    budget: Budget,
+    bound: float,
+    seed: int,
+    node: Ints,
+) -> float:
+    """A bound from the exact model on atoms, where they are few; improves `node` if it can."""
+    graph = gathered.atoms
+    if graph.units > MOST_UNITS:
+        return 0.0
+    top = fabric.domain[-1][node]
+    local = Local.of(graph, np.arange(graph.units), room.room[-1], room.kind_room[-1][:, :0])
+    # Up to a constant; what all units in one domain would cost is that constant.
+    together = local.bytes_of(np.zeros(graph.units, dtype=np.int64))
+    cost = local.bytes_of(top) - together
+    free = np.bincount(fabric.slot_domain[-1], minlength=len(room.room[-1])) // gathered.atom
+    if cost <= bound * (1 + SAFETY) or (free != room.room[-1]).any():
+        return 0.0
+    found = outermost_exactly(fabric, graph, free, top, budget)
+    if found is None:
+        return 0.0
+    if local.bytes_of(found.domain) - together < cost * (1 - SAFETY):
+        for domain in np.unique(found.domain).tolist():
+            units = np.flatnonzero(found.domain == domain)
+            moves = 100 * len(units)
+            divide(graph, room, fabric.levels - 1, domain, units, 1, moves, seed, node)
+    return gathered.floor(found.bound_bytes)
+
+
+def _rank_by_rank(fabric: Fabric, demand: Demand, budget: Budget, seed: int) -> Ints:
+    """Slots when nothing is kept together: where nodes have devices left that no atom fits."""
+    node = np.full(demand.ranks, -1, dtype=np.int64)
+    own = Budget(max(budget.left, budget.time_limit_s * _SINGLE_SHARE))
+    place_irregular(fabric, unit_graph(demand), Room.of(fabric, 1), own, seed, node)
+    return slots_on(fabric, np.arange(demand.ranks), node)

@@ -1,0 +1,1 @@
+"""Loops compiled to machine code, and what they may cost."""

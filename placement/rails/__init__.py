@@ -1,0 +1,1 @@
+"""Fabrics whose rails meet only at the spine."""

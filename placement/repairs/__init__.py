@@ -1,0 +1,1 @@
+"""What a loss asks of a placement, and where the ranks that must move go."""

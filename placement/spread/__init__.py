@@ -1,0 +1,1 @@
+"""Jobs that are grids: how many units of each class go into each domain."""

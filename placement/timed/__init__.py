@@ -1,0 +1,1 @@
+"""Predicted time of communication, and placements that make it short."""
