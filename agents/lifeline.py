@@ -119,6 +119,15 @@ def reaches(address: str, port: int, timeout_s: float) -> bool:
         return False
 
 
+def accepts(address: str, port: int, timeout_s: float) -> bool:
+    """Whether connections to a port are taken, as a kernel does also for a process that hangs."""
+    try:
+        with socket.create_connection((address, port), timeout=timeout_s):
+            return True
+    except OSError:
+        return False
+
+
 @dataclass
 class _Line:
     """One line.

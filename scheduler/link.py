@@ -12,11 +12,14 @@ from ray.exceptions import RayError, RayTaskError
 
 from ..agents.attempt import NodeLaunch, NodeStatus, Refused, StopReport
 from ..agents.fleet import NAMESPACE, agent_name
+from ..agents.lifeline import accepts
+from .fault import FaultKind
 from .watch import NodeGone
 
 _RETRY_S = 0.2
 _ANSWER_S = 3.0
 _GCS_S = 5.0
+_CONNECT_S = 2.0
 # What a launch or a stop may take beyond the waiting that is part of it.
 _LAUNCH_S = 60.0
 _STOP_MARGIN_S = 30.0
@@ -52,6 +55,16 @@ async def node_is_dead(node_id: str) -> bool:
     except (RayError, TimeoutError, OSError, RuntimeError):
         return False
     return not any(node["NodeID"] == node_id and node["Alive"] for node in nodes)
+
+
+async def node_hangs(node_id: str) -> bool:
+    """Whether a node that does not answer is there all the same: its raylet's port takes calls."""
+    try:
+        nodes = {node["NodeID"]: node for node in await off_loop(ray.nodes)}
+        where = (nodes[node_id]["NodeManagerAddress"], nodes[node_id]["NodeManagerPort"])
+        return bool(await off_loop(accepts, *where, _CONNECT_S))
+    except (RayError, TimeoutError, OSError, RuntimeError, LookupError):
+        return False
 
 
 class AgentLink:
@@ -123,6 +136,7 @@ class AgentLink:
             return
         if isinstance(error, RayTaskError):
             raise Refused(f"its agent fails: {reason(error)}") from None
-        raise NodeGone(
-            f"its agent has not answered for {silent_s:.0f} s ({type(error).__name__})"
-        ) from error
+        why = f"its agent has not answered for {silent_s:.0f} s ({type(error).__name__})"
+        if await node_hangs(self._node_id):
+            raise NodeGone(f"{why}, though its kernel does", FaultKind.NODE_HUNG) from error
+        raise NodeGone(why) from error

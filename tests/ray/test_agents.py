@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -32,6 +33,7 @@ from railweave.placement import InvalidInput
 from railweave.placement.inference.measurements import ProbeKind
 from railweave.placement.inference.probing import Probing
 from railweave.scheduler.embedded import EmbeddedCluster
+from railweave.scheduler.link import node_hangs
 from shared_cluster import NODES
 from waiting import wait_until
 
@@ -178,6 +180,15 @@ def test_ranks_do_not_notice_that_their_agent_is_killed(fleet: Fleet) -> None:
     report = get(agent.actor.stop.remote("lasting", 1, 5.0))
     assert (report.killed, report.survivors) == (2, ())
     assert ranks_of("lasting") == []
+
+
+def test_a_node_that_hangs_is_told_from_one_that_died(cluster: EmbeddedCluster) -> None:
+    node_id = next(n["NodeID"] for n in ray.nodes() if n["Alive"] and n["NodeName"] == "b0")
+    cluster.stop_node("b0")
+    assert asyncio.run(node_hangs(node_id))
+    cluster.resume_node("b0")
+    cluster.kill_node("b0")
+    assert not asyncio.run(node_hangs(node_id))
 
 
 def test_ranks_end_when_their_raylet_dies(cluster: EmbeddedCluster, fleet: Fleet) -> None:
