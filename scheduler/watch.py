@@ -86,6 +86,7 @@ class Watch:
         self._statuses: dict[str, NodeStatus] = {}
         self._faults: list[Fault] = []
         self._lost: dict[str, str] = {}
+        self._ways: dict[str, FaultKind] = {}
         self._changed = asyncio.Event()
         self._hang_timeout_s = _setting(plan, TIMEOUT_VARIABLE)
         self._straggler_ratio = _setting(plan, RATIO_VARIABLE)
@@ -182,7 +183,11 @@ class Watch:
         survivors = {node: pids for node, pids in survivors.items() if pids}
         now_s = time.time()
         told = {fault.node for fault in self._faults}
-        others = [lost(node, why, now_s) for node, why in self._lost.items() if node not in told]
+        others = [
+            lost(node, why, now_s, self._ways.get(node, FaultKind.NODE_LOST))
+            for node, why in self._lost.items()
+            if node not in told
+        ]
         others += [unending(node, pids, now_s) for node, pids in survivors.items()]
         held = {node: done.held for node, done in stopped.items() if done and done.held}
         others += [not_free(node, what, now_s) for node, what in held.items()]
@@ -212,6 +217,7 @@ class Watch:
                     return done
             except NodeGone as gone:
                 self._lost[node] = str(gone)
+                self._ways[node] = gone.kind
                 return None
             except Refused as refusal:
                 if time.monotonic() > give_up:

@@ -42,13 +42,14 @@ class RunnerPart:
     def __init__(self, runner: Runner) -> None:
         self.runner = runner
         self.dead = ""
+        self.way = FaultKind.NODE_LOST
 
     async def _call(self, function: Callable[[], object]) -> object:
         if self.dead:
-            raise NodeGone(self.dead)
+            raise NodeGone(self.dead, self.way)
         found = await asyncio.to_thread(function)
         if self.dead:
-            raise NodeGone(self.dead)
+            raise NodeGone(self.dead, self.way)
         return found
 
     async def launch(self, launch: NodeLaunch) -> NodeStatus:
@@ -291,7 +292,11 @@ def test_a_stop_during_the_launch_leaves_nothing_that_starts_later(fabric: Fabri
     assert fabric.nothing_is_left()
 
 
-def test_a_lost_node_is_the_cause_even_when_a_rank_elsewhere_fails_first(fabric: Fabric) -> None:
+@pytest.mark.parametrize("way", [FaultKind.NODE_LOST, FaultKind.NODE_HUNG, FaultKind.PARTITION])
+def test_a_lost_node_is_the_cause_even_when_a_rank_elsewhere_fails_first(
+    fabric: Fabric, way: FaultKind
+) -> None:
+    fabric.parts["n1"].way = way
     plan = fabric.plan(
         STAY,
         "[time.sleep(0.01) for _ in iter(lambda: os.path.exists('cut'), True)]; 1/0",
@@ -308,7 +313,7 @@ def test_a_lost_node_is_the_cause_even_when_a_rank_elsewhere_fails_first(fabric:
     assert happened == [Happened.RUNNING, Happened.FAULT, Happened.STOPPED]
     stopped = fabric.reports[-1]
     assert stopped.fault is not None
-    assert (stopped.fault.kind, stopped.fault.node) == (FaultKind.NODE_LOST, "n1")
+    assert (stopped.fault.kind, stopped.fault.node) == (way, "n1")
     assert stopped.fault.node_at_fault
     assert stopped.lost == {"n1": "Ray says it is dead"}
     assert fabric.benches[0].runner.status("job", 1).phase is NodePhase.STOPPED
