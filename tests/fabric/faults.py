@@ -83,6 +83,16 @@ class Faults:
             self._line.set_partition([])
 
     @contextmanager
+    def one_way(self, source: int, sink: int) -> Iterator[None]:
+        """What hosts below one leaf switch send to those below another is lost; nothing says so."""
+        names = [self._fabric.plan.gateway(k).rpartition(".")[0] for k in (source, sink)]
+        self._line.set_partition([(names[0], names[1])])
+        try:
+            yield
+        finally:
+            self._line.set_partition([])
+
+    @contextmanager
     def nic_down(self, host: str, rail: int = 0) -> Iterator[None]:
         """A host's cable is pulled."""
         leaf, port = self._port(host, rail)
