@@ -86,7 +86,7 @@ class Watch:
         self._statuses: dict[str, NodeStatus] = {}
         self._faults: list[Fault] = []
         self._lost: dict[str, str] = {}
-        self._ways: dict[str, FaultKind] = {}
+        self._gone: list[Fault] = []
         self._changed = asyncio.Event()
         self._hang_timeout_s = _setting(plan, TIMEOUT_VARIABLE)
         self._straggler_ratio = _setting(plan, RATIO_VARIABLE)
@@ -183,11 +183,7 @@ class Watch:
         survivors = {node: pids for node, pids in survivors.items() if pids}
         now_s = time.time()
         told = {fault.node for fault in self._faults}
-        others = [
-            lost(node, why, now_s, self._ways.get(node, FaultKind.NODE_LOST))
-            for node, why in self._lost.items()
-            if node not in told
-        ]
+        others = [fault for fault in self._gone if fault.node not in told]
         others += [unending(node, pids, now_s) for node, pids in survivors.items()]
         held = {node: done.held for node, done in stopped.items() if done and done.held}
         others += [not_free(node, what, now_s) for node, what in held.items()]
@@ -217,11 +213,12 @@ class Watch:
                     return done
             except NodeGone as gone:
                 self._lost[node] = str(gone)
-                self._ways[node] = gone.kind
+                self._gone.append(lost(node, str(gone), time.time(), gone.kind))
                 return None
             except Refused as refusal:
                 if time.monotonic() > give_up:
                     self._lost[node] = f"its agent cannot stop the ranks: {refusal}"
+                    self._gone.append(lost(node, self._lost[node], time.time()))
                     return None
                 await asyncio.sleep(POLL_S)
 
