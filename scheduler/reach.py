@@ -15,7 +15,7 @@ from ..agents.heartbeat import HeartbeatBook
 from ..agents.lifeline import Break, Lifelines
 from .core import Core
 from .fault import FaultKind
-from .link import off_loop, within
+from .link import node_hangs, off_loop, within
 from .silence import MOST_WITNESSES, Meaning, Silence, meaning
 
 _WITNESS_S = 0.5
@@ -45,6 +45,7 @@ class Reach:
         self._book = HeartbeatBook(core.settings.heartbeat_s, missed)
         self._lines: Lifelines | None = None
         self._making: set[str] = set()
+        self._calling: set[str] = set()
         # Nodes whose line broke without a word, and which peers reached them or did not.
         self._out: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -82,14 +83,29 @@ class Reach:
         for node in self._agents:
             self._take_echoes(node)
         for node in self._book.lost(time.monotonic()):
-            self._tell(node, self._meaning(node))
+            has_line = self._lines is not None and self._lines.port(node) is not None
+            if has_line or node in self._out:
+                self._tell(node, self._meaning(node))
+            elif node not in self._calling:
+                self._calling.add(node)
+                self._background(self._call(node))
 
     def _take_echoes(self, node: str) -> None:
         echoed_at = self._lines.heard_at(node) if self._lines else None
         if echoed_at is not None and self._book.silence_s(node, echoed_at) is not None:
             self._book.observe(node, echoed_at)
 
-    def _meaning(self, node: str) -> Meaning:
+    async def _call(self, node: str) -> None:
+        """Tell what the silence of a node without a line means, by whether its kernel answers."""
+        try:
+            agent = self._agents.get(node)
+            takes_calls = agent is not None and await node_hangs(agent.node_id)
+            if node in self._agents and node in self._book.lost(time.monotonic()):
+                self._tell(node, self._meaning(node, takes_calls))
+        finally:
+            self._calling.discard(node)
+
+    def _meaning(self, node: str, takes_calls: bool = False) -> Meaning:
         reached_by, not_reached_by = self._out.get(node, ((), ()))
         holds = None
         if node in self._out:
@@ -101,6 +117,7 @@ class Reach:
                 silent_s=self._book.silence_s(node, time.monotonic()) or 0.0,
                 limit_s=self._core.settings.silent_s,
                 line_holds=holds,
+                takes_calls=takes_calls,
                 reached_by=reached_by,
                 not_reached_by=not_reached_by,
                 out=len(self._out),

@@ -21,13 +21,16 @@ class Silence:
 
     silent_s: since its processes last showed a sign of life. limit_s: after how long that counts.
     line_holds: whether its kernel still acknowledges what is sent to it; None where there is no
-    line. reached_by, not_reached_by: peers that were asked, after the line had broken. out,
-    watched: how many nodes, this one included, are out of the head's reach now, of how many.
+    line, as when the agent's process has ended. takes_calls: whether its kernel was asked then, and
+    took a call for another process of the node. reached_by, not_reached_by: peers that were asked,
+    after the line had broken. out, watched: how many nodes, this one included, are out of the
+    head's reach now, of how many.
     """
 
     silent_s: float
     limit_s: float
     line_holds: bool | None = None
+    takes_calls: bool = False
     reached_by: tuple[str, ...] = ()
     not_reached_by: tuple[str, ...] = ()
     out: int = 0
@@ -69,5 +72,8 @@ def meaning(silence: Silence) -> Meaning:
         return Meaning(None, told)
     if silence.line_holds:
         why = f"{told} of its agent, though the machine itself answers: its processes hang"
+        return Meaning(FaultKind.NODE_HUNG, why)
+    if silence.takes_calls:
+        why = f"{told}; its agent is gone and does not come back, though the machine itself answers"
         return Meaning(FaultKind.NODE_HUNG, why)
     return Meaning(FaultKind.NODE_LOST, told)

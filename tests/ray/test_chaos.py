@@ -20,7 +20,7 @@ from railweave.scheduler.chaos.evidence import Done, Outcome, Report
 from railweave.scheduler.chaos.histories import judged, last_event
 from railweave.scheduler.chaos.kinds import Kind
 from railweave.scheduler.chaos.machines import EmbeddedMachines
-from railweave.scheduler.chaos.schedule import Schedule, Target, drawn
+from railweave.scheduler.chaos.schedule import Injection, Schedule, Target, drawn
 from railweave.scheduler.cli.main import run as command
 from railweave.scheduler.client import Client
 from railweave.scheduler.embedded import EmbeddedCluster
@@ -159,6 +159,21 @@ def test_the_command_says_what_it_would_do_and_then_reports_what_was_noticed(
     assert victim.wrong_results(RANKS) == []
     assert command([*words, "--yes"]) == 1
     assert "is over; break jobs that run" in capsys.readouterr().err
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_a_node_that_hangs_while_its_agent_is_gone_is_not_taken_for_lost(
+    run: Run, tmp_path: Path
+) -> None:
+    victim = submit(run.bench, tmp_path / "job", "job", steps=60)
+    faults = [
+        Injection(kind=kind, job="job", rank=0, at_step=10)
+        for kind in (Kind.AGENT_KILL, Kind.NODE_HANG)
+    ]
+    report = run.of(Schedule(faults=tuple(faults)), {"job": victim})
+    assert victim.handle.state is JobState.SUCCEEDED, victim.handle.explain()
+    assert report.missed == () and report.unexplained == (), text_of(report)
 
 
 BATCHES, AT_ONCE, FAULTS = 4, 4, 50

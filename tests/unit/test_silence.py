@@ -41,6 +41,13 @@ def test_a_silent_agent_on_a_machine_that_answers_hangs() -> None:
     assert found.kind is FaultKind.NODE_HUNG and "the machine itself answers" in found.why
 
 
+def test_a_node_whose_agent_is_gone_hangs_when_its_machine_takes_calls() -> None:
+    ended = replace(QUIET, line_holds=None, takes_calls=True)
+    assert meaning(ended).kind is None
+    found = meaning(replace(ended, **LONG))
+    assert found.kind is FaultKind.NODE_HUNG and "does not come back" in found.why
+
+
 def test_without_a_line_a_silent_node_is_lost() -> None:
     silent = replace(QUIET, line_holds=None)
     assert meaning(silent).kind is None
@@ -54,6 +61,7 @@ NAMES = st.lists(st.sampled_from(["a", "b", "c"]), max_size=3, unique=True).map(
     silent_s=st.floats(0, 100),
     limit_s=st.floats(0.5, 50),
     line_holds=st.sampled_from([True, False, None]),
+    takes_calls=st.booleans(),
     reached_by=NAMES,
     not_reached_by=NAMES,
     out=st.integers(0, 5),
@@ -63,13 +71,21 @@ def test_every_silence_past_the_limit_is_a_fault_and_none_before_it_where_someth
     silent_s: float,
     limit_s: float,
     line_holds: bool | None,
+    takes_calls: bool,
     reached_by: tuple[str, ...],
     not_reached_by: tuple[str, ...],
     out: int,
     more: int,
 ) -> None:
     silence = Silence(
-        silent_s, limit_s, line_holds, reached_by, not_reached_by, out, watched=out + more
+        silent_s=silent_s,
+        limit_s=limit_s,
+        line_holds=line_holds,
+        takes_calls=takes_calls,
+        reached_by=reached_by,
+        not_reached_by=not_reached_by,
+        out=out,
+        watched=out + more,
     )
     found = meaning(silence)
     if silent_s > limit_s:
