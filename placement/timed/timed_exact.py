@@ -9,15 +9,9 @@ import numpy as np
 from ..jobs.index import Ints
 from ..loops.compiled import inner, lean
 from .timed_job import Job, Net
-from .timed_loads import (
-    Loads,
-    add_whole,
-    empty_loads,
-    hold_still,
-    line_up,
-    predicted_s,
-    set_level,
-)
+from .timed_lines import add_whole, line_up
+from .timed_loads import Loads, empty_loads, predicted_s
+from .timed_moves import hold_still, set_level
 from .timed_walk import LOADS_PER_WORK
 from .timed_whole import Whole, joins_part
 

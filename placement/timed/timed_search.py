@@ -11,7 +11,8 @@ from ..jobs.index import Fabric, Ints
 from ..pcg import PCG, Op
 from .timed_exact import MOST_RANKS, searched_through
 from .timed_job import MOST_LOADS, Job, Net, job_of, net_of
-from .timed_loads import Loads, empty_loads, relocate
+from .timed_loads import Loads, empty_loads
+from .timed_moves import relocate
 from .timed_walk import LOADS_PER_WORK, walked
 from .timed_whole import Whole
 

@@ -8,7 +8,8 @@ from ..jobs.index import Ints
 from ..loops.chance import BELOW, State, drawn, seeded
 from ..loops.compiled import inner, lean
 from .timed_job import Job, Net
-from .timed_loads import Loads, predicted_s, relocate, rescale, smooth_s
+from .timed_loads import Loads, predicted_s, rescale, smooth_s
+from .timed_moves import relocate
 from .timed_whole import Whole, blocks_of, stays_whole
 
 LOADS_PER_WORK = 3_000_000

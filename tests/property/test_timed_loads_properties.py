@@ -15,10 +15,10 @@ from railweave.placement.timed.timed_loads import (
     Loads,
     empty_loads,
     predicted_s,
-    relocate,
     rescale,
     smooth_s,
 )
+from railweave.placement.timed.timed_moves import relocate
 from timed_instances import instances
 
 
