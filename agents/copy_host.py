@@ -4,28 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 from ..placement.files import write_text_atomically
 from .attempt import Refused
 from .copy_server import KEYS_NAME, LOCK_NAME, RECORD_NAME
-from .environment import rank_environment
+from .detached import start_detached
 
 _START_S = 20.0
-
-# It runs without site-packages, so it finds its package by this instead of an import path.
-_BOOTSTRAP = """\
-import sys, types
-for name, path in (("railweave", []), ("railweave.agents", [sys.argv[1]])):
-    sys.modules[name] = types.ModuleType(name)
-    sys.modules[name].__path__ = path
-from railweave.agents.copy_server import main
-main(sys.argv[2:])
-"""
 
 
 def key_path(node_folder: Path, job_id: str) -> Path:
@@ -89,26 +76,9 @@ class CopyHost:
 
     def _start(self) -> None:
         log_path = self._folder / "copies.log"
-        with log_path.open("ab") as log:
-            starter = subprocess.Popen(
-                [
-                    *(sys.executable, "-I", "-S", "-c", _BOOTSTRAP, str(Path(__file__).parent)),
-                    *(self._address, str(self._folder), str(self._raylet_fd)),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=rank_environment(os.environ, sys.executable),
-                pass_fds=(self._raylet_fd,),
-                start_new_session=True,
-                cwd="/",
-            )
-        try:
-            code = starter.wait(_START_S)
-        except subprocess.TimeoutExpired:
-            starter.kill()
-            code = starter.wait()
-        if code != 0 and not self._locked():
+        arguments = [self._address, str(self._folder), str(self._raylet_fd)]
+        up = start_detached("copy_server", arguments, log_path, self._raylet_fd, _START_S)
+        if not up and not self._locked():
             said = log_path.read_text(errors="replace").strip().splitlines()[-3:]
             raise Refused(
                 f"the copy server did not come up at {self._address}; its log {log_path} says: "

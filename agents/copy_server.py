@@ -29,7 +29,7 @@ from typing import Any, BinaryIO
 from .checkpoint_manifest import MANIFEST_NAME
 from .checkpoint_storage import FolderStorage, checksum, is_plain_name
 from .copy_wire import BLOCK_BYTES, Channel, NotTrusted, accept
-from .processes import process, set_name
+from .processes import detach, process, set_name
 
 RECORD_NAME = "copies.json"
 LOCK_NAME = "copies.lock"
@@ -219,14 +219,7 @@ def content_sha256(content: bytes) -> str:
 def main(arguments: list[str]) -> None:
     """Detach and serve. The process that was started exits 0 once the record is written."""
     address, folder, raylet_fd = arguments[0], Path(arguments[1]), int(arguments[2])
-    told, ready = os.pipe()
-    if os.fork():
-        os.close(ready)
-        os._exit(0 if os.read(told, 1) else 1)
-    os.close(told)
-    os.setsid()
-    os.chdir("/")
-    os.umask(0o077)
+    ready = detach()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     set_name("railweave-copies")
     lock = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

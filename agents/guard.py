@@ -31,6 +31,7 @@ from .processes import (
     be_favoured,
     become_subreaper,
     below,
+    detach,
     die_with,
     own_children,
     process,
@@ -402,14 +403,7 @@ def main(arguments: list[str]) -> None:
     """
     folder, raylet_fd = Path(arguments[0]), int(arguments[1])
     spec = json.loads((folder / SPEC_NAME).read_text())
-    told, ready = os.pipe()
-    if os.fork():
-        os.close(ready)
-        os._exit(0 if os.read(told, 1) else 1)
-    os.close(told)
-    os.setsid()
-    os.chdir("/")
-    os.umask(0o077)
+    ready = detach()
     fcntl.fcntl(raylet_fd, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
     become_subreaper()
     set_name("railweave-guard")

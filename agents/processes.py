@@ -46,6 +46,23 @@ def set_name(name: str) -> None:
     _prctl(_PR_SET_NAME, ctypes.create_string_buffer(name.encode()[:15]))
 
 
+def detach() -> int:
+    """Go on in a process without a parent; returns a pipe to write a byte to when that is ready.
+
+    The process that was started exits 0 as soon as the byte is there, and 1 when the pipe closes
+    without one.
+    """
+    told, ready = os.pipe()
+    if os.fork():
+        os.close(ready)
+        os._exit(0 if os.read(told, 1) else 1)
+    os.close(told)
+    os.setsid()
+    os.chdir("/")
+    os.umask(0o077)
+    return ready
+
+
 def be_favoured() -> None:
     """Undo what Ray gives its workers (nice 15, first choice of the OOM killer), where allowed."""
     with contextlib.suppress(OSError):

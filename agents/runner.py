@@ -20,8 +20,6 @@ import re
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -32,8 +30,8 @@ from ..placement.files import write_text_atomically
 from . import journal, notes
 from .attempt import LogChunk, NodeLaunch, NodePhase, NodeStatus, Refused, StopReport
 from .belongings import Belongings
+from .detached import start_detached
 from .device_use import read_device_use
-from .environment import rank_environment
 from .guard import JOURNAL_NAME, KILL_WAIT_S, MARKER
 from .journal import FINAL_PHASES, Journal, Status
 from .logs import last_lines, log_path, read_chunk
@@ -50,16 +48,6 @@ _DEVICES_FREE_S = 10.0
 _CHUNK_BYTES = 1024 * 1024
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _ATTEMPT_FOLDER = re.compile(r"attempt-([1-9][0-9]{0,8})")
-
-# The guard runs without site-packages, so it finds its package by this instead of an import path.
-_BOOTSTRAP = """\
-import sys, types
-for name, path in (("railweave", []), ("railweave.agents", [sys.argv[1]])):
-    sys.modules[name] = types.ModuleType(name)
-    sys.modules[name].__path__ = path
-from railweave.agents.guard import main
-main(sys.argv[2:])
-"""
 
 
 class Runner:
@@ -357,25 +345,8 @@ class Runner:
             journal.sync_folder(self._jobs / job_id)
 
     def _start_guard(self, folder: Path) -> None:
-        with (folder / "guard.log").open("ab") as log:
-            starter = subprocess.Popen(
-                [
-                    *(sys.executable, "-I", "-S", "-c", _BOOTSTRAP, str(Path(__file__).parent)),
-                    *(str(folder), str(self._raylet_fd)),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=rank_environment(os.environ, sys.executable),
-                pass_fds=(self._raylet_fd,),
-                start_new_session=True,
-                cwd="/",
-            )
-        try:
-            starter.wait(GUARD_START_S)
-        except subprocess.TimeoutExpired:
-            starter.kill()
-            starter.wait()
+        arguments = [str(folder), str(self._raylet_fd)]
+        start_detached("guard", arguments, folder / "guard.log", self._raylet_fd, GUARD_START_S)
         if not (folder / JOURNAL_NAME).exists():
             said = " | ".join(last_lines(folder / "guard.log", 3)) or "nothing"
             raise Refused(
