@@ -108,22 +108,16 @@ def _sent_back(caller: socket.socket) -> bool:
     return bool(told)
 
 
-def reaches(address: str, port: int, timeout_s: float) -> bool:
-    """Whether the machine at `address` answers at all, be it that nobody listens on the port."""
+def reaches(address: str, port: int, timeout_s: float, *, listening: bool = False) -> bool:
+    """Whether the machine at `address` answers at all, be it that nobody listens on the port.
+
+    listening: whether somebody must listen there; the kernel takes calls also for who hangs.
+    """
     try:
         with socket.create_connection((address, port), timeout=timeout_s):
             return True
     except ConnectionRefusedError:
-        return True
-    except OSError:
-        return False
-
-
-def accepts(address: str, port: int, timeout_s: float) -> bool:
-    """Whether connections to a port are taken, as a kernel does also for a process that hangs."""
-    try:
-        with socket.create_connection((address, port), timeout=timeout_s):
-            return True
+        return not listening
     except OSError:
         return False
 

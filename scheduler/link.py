@@ -12,7 +12,7 @@ from ray.exceptions import RayError, RayTaskError
 
 from ..agents.attempt import NodeLaunch, NodeStatus, Refused, StopReport
 from ..agents.fleet import NAMESPACE, agent_name
-from ..agents.lifeline import accepts
+from ..agents.lifeline import reaches
 from .fault import FaultKind
 from .watch import NodeGone
 
@@ -62,7 +62,7 @@ async def node_hangs(node_id: str) -> bool:
     try:
         nodes = {node["NodeID"]: node for node in await off_loop(ray.nodes)}
         where = (nodes[node_id]["NodeManagerAddress"], nodes[node_id]["NodeManagerPort"])
-        return bool(await off_loop(accepts, *where, _CONNECT_S))
+        return bool(await off_loop(lambda: reaches(*where, _CONNECT_S, listening=True)))
     except (RayError, TimeoutError, OSError, RuntimeError, LookupError):
         return False
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..agents.troubles import Kind, Trouble
@@ -19,9 +19,16 @@ class NodeTroubles:
         self._core = core
         self._taken: dict[tuple[str, str], int] | None = None
 
-    def take(self, node: str, told: Iterable[tuple[str, int, dict[str, Any]]]) -> list[Trouble]:
-        """Write what is new into the history; those that are new."""
-        found = []
+    def take(
+        self,
+        node: str,
+        told: Iterable[tuple[str, int, dict[str, Any]]],
+        act: Callable[[Trouble, str], None],
+    ) -> None:
+        """Act on what is new, then write it into the history.
+
+        act: called with each and with what names it; again where a daemon was killed in between.
+        """
         for source, number, fields in told:
             taken = self._so_far()
             if number <= taken.get((node, source), 0):
@@ -30,10 +37,9 @@ class NodeTroubles:
             data = {**trouble.data, "node": node, "source": source, "number": number}
             if trouble.device is not None:
                 data["device"] = trouble.device
+            act(trouble, f"trouble {number} of {source}")
             self._core.note(trouble.kind.value, f"{node}: {trouble.message}", data=data)
             taken[node, source] = number
-            found.append(trouble)
-        return found
 
     def _so_far(self) -> dict[tuple[str, str], int]:
         """The highest number taken of each agent's process; a daemon before this one took some."""

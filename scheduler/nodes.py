@@ -9,6 +9,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import ray
@@ -18,7 +19,7 @@ from ..agents.attempt import Heartbeat, LogChunk, NodeStatus, Refused
 from ..agents.fleet import Fleet, NodeAgent, ensure_agents, inventories, node_names
 from ..agents.inventory import DEVICE_RESOURCE, DeviceSource
 from ..agents.prober import ProbeSettings
-from ..agents.troubles import ClockWatch, Kind, steady_s
+from ..agents.troubles import ClockWatch, Kind, Trouble, steady_s
 from .core import Core
 from .fault import FaultKind
 from .health_news import reason_of
@@ -220,11 +221,14 @@ class Nodes:
             for told in self.on_lost:
                 self._background(told(agent.node_id, why, kind))
 
-    def fault(self, node: str, why: Why, message: str, job_id: str = "") -> None:
-        """Hold a fault against a node, which may keep it out of placements for a time."""
+    def fault(self, node: str, why: Why, message: str, job_id: str = "", origin: str = "") -> None:
+        """Hold a fault against a node, which may keep it out of placements for a time.
+
+        origin: what told of it; the same one counts once.
+        """
         cluster = self.topology.cluster
         nodes = sum(node.devices > 0 for node in cluster.nodes) if cluster else 0
-        self.standings.fault(node, why, message, nodes, job_id)
+        self.standings.fault(node, why, message, nodes, job_id, origin)
 
     def set_aside(self, node: str, why: str, for_s: float | None) -> None:
         """Keep a node out on request; what runs there goes on. Raises LookupError."""
@@ -313,7 +317,7 @@ class Nodes:
                 self._reach.heard(node, beat.line_port)
                 self._held[node] = beat.attempts
                 self._note_restart(node, beat.pid)
-                self._take_troubles(node, agent, beat)
+                self._troubles.take(node, beat.troubles, partial(self._act_on, agent))
                 for job_id, attempt in beat.attempts:
                     self._end_if_over(node, agent, job_id, attempt)
                 if self._noted.new(node, beat.notes):
@@ -329,13 +333,12 @@ class Nodes:
             data = {"node": node, "pid": pid, "pid_before": before}
             self._core.note("agent_restarted", message, data=data)
 
-    def _take_troubles(self, node: str, agent: NodeAgent, beat: Heartbeat) -> None:
-        for trouble in self._troubles.take(node, beat.troubles):
-            if trouble.kind is Kind.DEVICE_ERROR:
-                self.fault(node, Why.DEVICE, trouble.message)
-                device = -1 if trouble.device is None else trouble.device
-                for told in self.on_broken:
-                    self._background(told(agent.node_id, device, trouble.message))
+    def _act_on(self, agent: NodeAgent, trouble: Trouble, origin: str) -> None:
+        if trouble.kind is Kind.DEVICE_ERROR:
+            self.fault(agent.node, Why.DEVICE, trouble.message, origin=origin)
+            device = -1 if trouble.device is None else trouble.device
+            for told in self.on_broken:
+                self._background(told(agent.node_id, device, trouble.message))
 
     def _end_if_over(self, node: str, agent: NodeAgent, job_id: str, attempt: int) -> None:
         """Stop ranks of an attempt that is over, as on a node that comes back from a partition."""

@@ -61,12 +61,17 @@ class Rules:
 
 @dataclass(frozen=True)
 class NodeFault:
-    """Something that is held against a node. job_id: the job that met it, or empty."""
+    """Something that is held against a node.
+
+    job_id: the job that met it, or empty. origin: what told of it, as an attempt; empty where
+    nothing tells twice.
+    """
 
     time_s: float
     why: Why
     message: str
     job_id: str = ""
+    origin: str = ""
 
 
 @dataclass(frozen=True)
@@ -129,10 +134,12 @@ def ruled(
     """What follows from a fault of a node.
 
     out: how many others are out for faults and suspicions. nodes: of the whole cluster. A loss that
-    is told twice counts once, as does a suspicion that the same job had before.
+    is told twice counts once, as do a suspicion that the same job had before and a fault of the
+    same origin: who tells of it repeats it until a daemon has taken it in.
     """
     before = remembered(standing, now_s, rules)
-    if (fault.why is Why.LOST and before.out is Why.LOST) or _suspected_before(before, fault):
+    lost_already = fault.why is Why.LOST and before.out is Why.LOST
+    if lost_already or any(_same(fault, each) for each in before.faults):
         return Ruling(before)
     after = replace(before, faults=(*before.faults, fault))
     numbers = {
@@ -183,7 +190,10 @@ def suspects(broken: Sequence[Broken], succeeded_on: Sequence[str]) -> dict[str,
     }
 
 
-def _suspected_before(standing: Standing, fault: NodeFault) -> bool:
-    return fault.why is Why.SUSPECTED and any(
-        each.why is Why.SUSPECTED and each.job_id == fault.job_id for each in standing.faults
-    )
+def _same(fault: NodeFault, earlier: NodeFault) -> bool:
+    """Whether two faults of a node are one that was told twice."""
+    if fault.why is not earlier.why:
+        return False
+    if fault.why is Why.SUSPECTED:
+        return fault.job_id == earlier.job_id
+    return fault.origin != "" and fault.origin == earlier.origin

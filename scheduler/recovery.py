@@ -103,21 +103,23 @@ class Recovery:
     def _stopped(self, report: Report) -> None:
         core = self._core
         life = core.store.job(report.job_id).life
+        # A report is repeated where the daemon was killed, or the store full, before it was done.
+        origin = f"attempt {report.attempt} of {report.job_id}"
         if life.attempt == report.attempt:
             for node, why in report.lost.items():
                 self._nodes.lost(node, why)
             for node, pids in report.survivors.items():
                 shown = ", ".join(map(str, pids))
                 why = f"processes {shown} of {report.job_id} cannot be ended"
-                self._nodes.fault(node, Why.SURVIVORS, why, report.job_id)
+                self._nodes.fault(node, Why.SURVIVORS, why, report.job_id, origin)
             for node, held in report.held.items():
                 why = f"not free after {report.job_id}: {'; '.join(held)}"
-                self._nodes.fault(node, Why.SURVIVORS, why, report.job_id)
+                self._nodes.fault(node, Why.SURVIVORS, why, report.job_id, origin)
             fault = report.fault
             told = {*report.lost, *report.survivors, *report.held}
             known = fault is not None and fault.kind is FaultKind.DEVICE_ERROR  # from its agent
             if fault and fault.node_at_fault and fault.node not in told and not known:
-                self._nodes.fault(fault.node, Why.FAULT, fault.message, report.job_id)
+                self._nodes.fault(fault.node, Why.FAULT, fault.message, report.job_id, origin)
         if life.state in (JobState.LAUNCHING, JobState.RUNNING):
             self._fault(report)
         verdict = self._judge(report)

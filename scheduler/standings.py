@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -24,31 +26,33 @@ class Standings:
         self._core = core
         self._known = _read(core.store.document(_DOCUMENT))
 
-    def fault(self, node: str, why: Why, message: str, nodes: int, job_id: str = "") -> None:
+    def fault(
+        self, node: str, why: Why, message: str, nodes: int, job_id: str = "", origin: str = ""
+    ) -> None:
         """Hold a fault against a node and set it aside where the rules say so.
 
-        nodes: how many with devices the cluster has.
+        nodes: how many with devices the cluster has. origin: what told of it; see `NodeFault`.
         """
         core, now_s = self._core, self._core.now_s()
         away = core.store.quarantined()
         others = [name for name in away if name != node and self._of(name).out in _FOR_FAULTS]
-        fault = NodeFault(now_s, why, message, job_id)
+        fault = NodeFault(now_s, why, message, job_id, origin)
         rules, before = core.settings.rules, self._of(node)
         if node not in away:
             before = replace(before, out=None)
         ruling = ruled(before, fault, now_s, rules, len(others), nodes)
-        self._keep(node, ruling.standing)
-        if ruling.set_aside:
-            core.store.quarantine(node, message, now_s, ruling.until_s)
-        elif ruling.numbers:
-            told = f"{node}: {message}"
-            if ruling.capped:
-                told += (
-                    f"; it stays in use: {len(others)} nodes are set aside for faults, "
-                    f"{rules.most_out(nodes)} of {nodes} may be"
-                )
-            data: dict[str, Any] = {"node": node, "why": why.value, **ruling.numbers}
-            core.note("node_fault", told, job_id=job_id or None, data=data)
+        with self._kept(node, ruling.standing):
+            if ruling.set_aside:
+                core.store.quarantine(node, message, now_s, ruling.until_s)
+            elif ruling.numbers:
+                told = f"{node}: {message}"
+                if ruling.capped:
+                    told += (
+                        f"; it stays in use: {len(others)} nodes are set aside for faults, "
+                        f"{rules.most_out(nodes)} of {nodes} may be"
+                    )
+                data: dict[str, Any] = {"node": node, "why": why.value, **ruling.numbers}
+                core.note("node_fault", told, job_id=job_id or None, data=data)
         core.changed()
 
     def back(self, node: str) -> None:
@@ -63,8 +67,8 @@ class Standings:
     def let_back(self, node: str, why: str) -> None:
         """Use a node again whose time is over; it is on probation from now on."""
         now_s = self._core.now_s()
-        self._core.store.release(node, why, now_s)
-        self._keep(node, let_back(self._of(node), now_s, self._core.settings.rules))
+        with self._kept(node, let_back(self._of(node), now_s, self._core.settings.rules)):
+            self._core.store.release(node, why, now_s)
 
     def shift(self, jump_s: float) -> None:
         """The clock was set: nodes that are out for a time stay out for what was left of it."""
@@ -77,19 +81,18 @@ class Standings:
     def set_aside(self, node: str, reason: str, for_s: float | None) -> None:
         """Keep a node out because somebody asked for it, in place of any other reason."""
         now_s = self._core.now_s()
-        self._keep(node, replace(self._of(node), out=Why.OPERATOR))
-        self._core.store.release(node, "set aside on request instead", now_s)
         until_s = None if for_s is None else now_s + for_s
-        self._core.store.quarantine(node, reason, now_s, until_s)
+        with self._kept(node, replace(self._of(node), out=Why.OPERATOR)):
+            self._core.store.release(node, "set aside on request instead", now_s)
+            self._core.store.quarantine(node, reason, now_s, until_s)
 
     def release(self, node: str) -> bool:
         """Use a node again because somebody asked for it, and forget its faults.
 
         False when it was not kept out.
         """
-        gone = self._core.store.release(node, "released on request", self._core.now_s())
-        self._keep(node, Standing())
-        return gone
+        with self._kept(node, Standing()):
+            return self._core.store.release(node, "released on request", self._core.now_s())
 
     def records(self, names: set[str]) -> list[NodeRecord]:
         """Standings of these nodes and of all that anything is held against, by name."""
@@ -114,14 +117,18 @@ class Standings:
     def _of(self, node: str) -> Standing:
         return self._known.get(node, Standing())
 
-    def _keep(self, node: str, standing: Standing) -> None:
+    @contextmanager
+    def _kept(self, node: str, standing: Standing) -> Iterator[None]:
+        """Keep a standing along with what is written inside: a daemon may be killed in between."""
         known = {**self._known, node: standing}
         if standing == Standing():
             del known[node]
-        if known != self._known:
-            content = _KEPT.dump_python(known, mode="json")
-            self._core.store.put_document(_DOCUMENT, content, self._core.now_s())
-            self._known = known
+        with self._core.store.together():
+            if known != self._known:
+                content = _KEPT.dump_python(known, mode="json")
+                self._core.store.put_document(_DOCUMENT, content, self._core.now_s())
+            yield
+        self._known = known
 
 
 def _read(content: Any) -> dict[str, Standing]:

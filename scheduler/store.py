@@ -39,6 +39,7 @@ class Store:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._joint: Connection | None = None
         self.epoch = 0
 
     @classmethod
@@ -66,7 +67,20 @@ class Store:
             self._check_epoch(connection)
 
     @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is written inside is one transaction: all of it is kept, or nothing."""
+        with self._write() as connection:
+            self._joint = connection
+            try:
+                yield
+            finally:
+                self._joint = None
+
+    @contextmanager
     def _write(self) -> Iterator[Connection]:
+        if self._joint is not None:
+            yield self._joint
+            return
         with self._database.write() as connection:
             self._check_epoch(connection)
             yield connection

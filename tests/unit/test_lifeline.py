@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from railweave.agents.lifeline import Break, LifelineEnd, Lifelines, accepts, reaches
+from railweave.agents.lifeline import Break, LifelineEnd, Lifelines, reaches
 from waiting import wait_until
 
 AGENT = """
@@ -66,8 +66,8 @@ def test_an_agent_that_lives_is_heard_again_and_again(daemon: Daemon) -> None:
 def test_a_kernel_takes_connections_for_a_process_that_hangs_and_for_none_that_is_gone() -> None:
     with socket.create_server(("127.0.0.1", 0)) as nobody_accepts:
         port = nobody_accepts.getsockname()[1]
-        assert accepts("127.0.0.1", port, 10.0)
-    assert not accepts("127.0.0.1", port, 10.0)
+        assert reaches("127.0.0.1", port, 10.0, listening=True)
+    assert not reaches("127.0.0.1", port, 10.0, listening=True)
 
 
 def test_a_stopped_agent_is_silent_on_a_line_that_holds_and_is_heard_when_it_goes_on(

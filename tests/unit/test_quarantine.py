@@ -130,6 +130,24 @@ def test_what_is_held_against_a_node_outlives_the_daemon(bench: Bench) -> None:
     assert before.out is Why.FAULT and before.until_s is not None and len(before.faults) == 1
 
 
+def test_what_is_written_of_a_fault_is_written_whole_or_not_at_all(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as while_it_is_full:
+        while_it_is_full.setattr(bench.store, "quarantine", full)
+        with pytest.raises(OSError, match="full"):
+            bench.standings.fault("n0", Why.FAULT, "it refused the launch", 8, "j", "attempt 1")
+        assert bench.record("n0").faults == ()
+    bench.restart()
+    assert bench.record("n0").faults == ()
+    for _ in range(2):
+        bench.standings.fault("n0", Why.FAULT, "it refused the launch", 8, "j", "attempt 1")
+    assert len(bench.record("n0").faults) == 1 and "n0" in bench.store.quarantined()
+
+
 def test_a_fault_that_the_cap_lets_pass_is_in_the_history_with_its_numbers(bench: Bench) -> None:
     for node in ("n0", "n1", "n2"):
         bench.standings.fault(node, Why.FAULT, "its device broke", 8)

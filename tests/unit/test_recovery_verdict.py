@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from railweave.scheduler.launcher import Launcher
 from railweave.scheduler.lifecycle import JobEvent, JobState
 from railweave.scheduler.messages import Happened, Report
 from railweave.scheduler.nodes import Nodes
+from railweave.scheduler.quarantine import NodeFault
 from railweave.scheduler.records import EventRecord, NewAttempt, NewJob
 from railweave.scheduler.recovery import Recovery
 from railweave.scheduler.settings import Settings
@@ -27,30 +29,47 @@ class Bench:
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.store = Store.open(folder / "store.db")
         self.store.take_epoch(0.0, "test")
-        self.core = Core(Settings(state_dir=str(folder), **settings), self.store)
+        self.settings = Settings(state_dir=str(folder), **settings)
+        self.restart()
+        self.store.add_job(NewJob("j", "j", "{}", 1, max_restarts=50), 0.0)
+
+    def restart(self) -> None:
+        """A new daemon on the same store."""
+        self.core = Core(self.settings, self.store)
         self.nodes = Nodes(self.core)
         self.recovery = Recovery(self.core, self.nodes, Launcher(self.core, self.nodes))
-        self.store.add_job(NewJob("j", "j", "{}", 1, max_restarts=50), 0.0)
 
     def breaks(self, node: str, **fault: Any) -> JobState:
         """Run an attempt on a node until it breaks there and is stopped."""
-        told: dict[str, Any] = {"kind": FaultKind.RANK_EXIT, "message": f"rank 0 on {node} broke"}
-        fault = {**told, "seen_s": self.core.now_s(), "node": node, "exit_code": 1, **fault}
+        self.runs(node)
+        for happened in (Happened.FAULT, Happened.STOPPED):
+            report = self.told(happened, node, **fault)
+            asyncio.run(self.recovery.report(report))
+            asyncio.run(self.recovery.report(report))  # a repeated report changes nothing
+        return self.store.job("j").state
+
+    def runs(self, node: str) -> None:
+        """Begin an attempt on a node."""
         number = self.store.job("j").life.attempt + 1
         launch = NewAttempt({"devices": [[node, 0]]}, ((node, 0),))
         self.core.advance("j", JobEvent.LAUNCH, "placed", attempt=number, launch=launch)
         self.core.advance("j", JobEvent.RUNNING, "runs", attempt=number)
-        for happened in (Happened.FAULT, Happened.STOPPED):
-            report = Report(
-                job_id="j",
-                attempt=number,
-                happened=happened,
-                at_s=self.core.now_s(),
-                fault=Fault.model_validate(fault),
-            )
-            asyncio.run(self.recovery.report(report))
-            asyncio.run(self.recovery.report(report))  # a repeated report changes nothing
-        return self.store.job("j").state
+
+    def told(self, happened: Happened, node: str, **fault: Any) -> Report:
+        """What the controller tells of the attempt, which broke on a node."""
+        usual: dict[str, Any] = {"kind": FaultKind.RANK_EXIT, "message": f"rank 0 on {node} broke"}
+        fault = {**usual, "seen_s": self.core.now_s(), "node": node, "exit_code": 1, **fault}
+        return Report(
+            job_id="j",
+            attempt=self.store.job("j").life.attempt,
+            happened=happened,
+            at_s=self.core.now_s(),
+            fault=Fault.model_validate(fault),
+        )
+
+    def held_against(self, node: str) -> tuple[NodeFault, ...]:
+        """What is held against a node."""
+        return self.nodes.standings.records({node})[0].faults
 
     def events(self, kind: str) -> list[EventRecord]:
         return [event for event in self.store.events("j") if event.kind == kind]
@@ -113,6 +132,36 @@ def test_faults_of_machines_fail_no_job_and_make_no_pause(bench: Bench) -> None:
         lost = {"kind": FaultKind.NODE_LOST, "node_at_fault": True, "exit_code": None}
         assert bench.breaks(f"n{number}", **lost) is JobState.RECOVERING
         assert bench.core.paused(bench.store.job("j"), bench.core.now_s()) == ""
+
+
+@pytest.mark.parametrize("before", ["verdict", "stopped"])
+def test_a_fault_of_a_node_counts_once_also_where_the_daemon_is_killed_while_it_is_told(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    bench.runs("n0")
+    report = bench.told(Happened.STOPPED, "n0", node_at_fault=True)
+
+    class Killed(Exception):
+        pass
+
+    def killed(*what: Any, **_: Any) -> None:
+        if before in what:
+            raise Killed
+
+    with monkeypatch.context() as while_it_dies:
+        while_it_dies.setattr(bench.core, "note", killed)
+        if before == "stopped":
+            while_it_dies.setattr(bench.core.store, "advance", partial(killed, before))
+        with pytest.raises(Killed):
+            asyncio.run(bench.recovery.report(report))
+    bench.restart()
+    assert len(bench.held_against("n0")) == 1
+    asyncio.run(bench.recovery.report(report))
+    assert [fault.message for fault in bench.held_against("n0")] == ["rank 0 on n0 broke"]
+    assert bench.store.job("j").state is JobState.RECOVERING
+    assert len(bench.events("verdict")) == 1
+    bench.breaks("n0", node_at_fault=True)
+    assert len(bench.held_against("n0")) == 2  # of another attempt
 
 
 def test_a_job_that_is_being_cancelled_gets_no_verdict(bench: Bench) -> None:

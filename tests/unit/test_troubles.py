@@ -6,9 +6,10 @@ import asyncio
 import os
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -250,21 +251,52 @@ def records(tmp_path: Path) -> Iterator[Records]:
     found.store.close()
 
 
+def new(troubles: NodeTroubles, told: Iterable[tuple[str, int, dict[str, Any]]]) -> list[Trouble]:
+    """What of all that n0's agent tells is new."""
+    found: list[Trouble] = []
+    troubles.take("n0", told, lambda trouble, _: found.append(trouble))
+    return found
+
+
 def test_a_trouble_is_in_the_history_once_also_over_a_daemons_restart(records: Records) -> None:
     told = Troubles()
     told.add(of_xid(3, 79, 5.0))
     first = NodeTroubles(records.core)
-    (taken,) = first.take("n0", told.told())
+    (taken,) = new(first, told.told())
     assert (taken.kind, taken.device) == (Kind.DEVICE_ERROR, 3)
-    assert first.take("n0", told.told()) == []
+    assert new(first, told.told()) == []
     told.add(Trouble(kind=Kind.CLOCK_JUMP, message="its clock was set", since_s=6.0))
     again = NodeTroubles(records.core)
-    (jump,) = again.take("n0", told.told())
+    (jump,) = new(again, told.told())
     assert jump.kind is Kind.CLOCK_JUMP
     assert records.kinds().count("device_error") == records.kinds().count("clock_jump") == 1
     # Another agent's numbers are its own, and a kind of a newer version has no name yet.
     newer = ("other", 1, {"kind": "melted", "message": "it melted", "since_s": 1.0})
-    assert again.take("n0", [newer])[0].kind is Kind.UNKNOWN
+    assert new(again, [newer])[0].kind is Kind.UNKNOWN
+
+
+def test_a_broken_device_counts_once_also_where_the_daemon_is_killed_while_it_is_told(
+    records: Records,
+) -> None:
+    told = Troubles()
+    told.add(Trouble(kind=Kind.DEVICE_ERROR, message="Xid 79", device=3, since_s=5.0))
+
+    class Killed(Exception):
+        pass
+
+    def hold(trouble: Trouble, origin: str) -> None:
+        Standings(records.core).fault("n0", Why.DEVICE, trouble.message, 8, origin=origin)
+
+    def hold_and_die(trouble: Trouble, origin: str) -> None:
+        hold(trouble, origin)
+        raise Killed
+
+    with pytest.raises(Killed):
+        NodeTroubles(records.core).take("n0", told.told(), hold_and_die)
+    NodeTroubles(records.core).take("n0", told.told(), hold)
+    (found,) = Standings(records.core).records({"n0"})
+    assert len(found.faults) == 1 and found.out is Why.DEVICE
+    assert records.kinds().count("device_error") == 1
 
 
 def test_a_clock_that_is_set_neither_shortens_nor_stretches_how_long_a_node_is_out(
