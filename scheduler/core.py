@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from .lifecycle import JobEvent, Outcome, Step
 from .records import JobRecord, NewAttempt
@@ -18,13 +18,24 @@ from .verdict import Verdict, broken_attempts, judge
 _log = logging.getLogger(__name__)
 
 
+class Refusal(NamedTuple):
+    """Why a job could not be started, believed until a time by `Core.tick_s`.
+
+    devices: it holds for so many devices and more; 0 where the number makes no difference.
+    """
+
+    why: str
+    until_s: float
+    devices: int = 0
+
+
 class Core:
     """The daemon's shared state. All of it is used on the daemon's event loop only.
 
     wake: set when the queue or the free devices may have changed.
     doing: what is being done for a job that is being launched, for people.
-    waits: why each waiting job waits; unplaceable: jobs the solver could not place on the devices
-        that were free, and until when that is believed, by `tick_s`.
+    waits: why each waiting job waits; unplaceable: jobs that the solver could not place on the
+        devices that were free, or that Ray or a node refused.
     on_final: called with the id of a job that has come to its end.
     """
 
@@ -34,7 +45,7 @@ class Core:
         self.wake = asyncio.Event()
         self.doing: dict[str, str] = {}
         self.waits: dict[str, str] = {}
-        self.unplaceable: dict[str, tuple[str, float]] = {}
+        self.unplaceable: dict[str, Refusal] = {}
         self.on_final: list[Callable[[str], None]] = []
         self._changed = asyncio.Event()
         self._verdicts: dict[str, tuple[int, Verdict | None, float]] = {}
@@ -89,10 +100,23 @@ class Core:
         self.changed()
         return taken
 
-    def believed_unplaceable(self) -> dict[str, str]:
-        """Jobs that the solver, Ray or a node refused lately, with the reason."""
-        now = self.tick_s()
-        return {job_id: why for job_id, (why, until) in self.unplaceable.items() if until > now}
+    def believed_unplaceable(self, queue: Iterable[JobRecord]) -> dict[str, str]:
+        """Jobs that the solver, Ray or a node refused lately at the size they have here: why."""
+        found = ((job, self._refusal(job.job_id)) for job in queue)
+        return {
+            job.job_id: refusal.why
+            for job, refusal in found
+            if refusal is not None and refusal.devices <= job.devices
+        }
+
+    def refused_size(self, job_id: str) -> int | None:
+        """From how many devices on the solver finds no placement for a job on what is free."""
+        refusal = self._refusal(job_id)
+        return None if refusal is None else refusal.devices or None
+
+    def _refusal(self, job_id: str) -> Refusal | None:
+        found = self.unplaceable.get(job_id)
+        return found if found is not None and found.until_s > self.tick_s() else None
 
     def verdict(self, job: JobRecord) -> Verdict | None:
         """What followed from the last fault of a job that waits; None where nothing broke."""

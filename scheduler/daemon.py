@@ -68,7 +68,7 @@ class Daemon:
         self._nodes = Nodes(self._core)
         self._launcher = Launcher(self._core, self._nodes)
         self._recovery = Recovery(self._core, self._nodes, self._launcher)
-        self._elastic = Elastic(self._core, self._nodes, self._recovery.stop)
+        self._elastic = Elastic(self._core, self._nodes, self._recovery.stop, self._launcher.fits)
         self._nodes.on_lost.append(self._recovery.tell_node_lost)
         self._nodes.on_broken.append(self._recovery.tell_device_broken)
         self._noted_waits: dict[str, str] = {}
@@ -317,7 +317,7 @@ class Daemon:
                 return
             supply, settled = self._nodes.ledger().supply(), self._nodes.settled
             queue = [self._elastic.sized(job, supply) for job in queue]
-            found = look(queue, supply, core.believed_unplaceable(), settled)
+            found = look(queue, supply, core.believed_unplaceable(queue), settled)
             for job_id, why in found.impossible.items():
                 core.advance(job_id, JobEvent.REJECT, why)
             core.waits = found.waits | pauses

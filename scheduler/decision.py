@@ -63,17 +63,20 @@ def without_devices(
     sizes: Sequence[int],
     free: int,
     *,
+    refused: int | None = None,
     back_s: float,
     start_s: float,
     lost_steps_s: float,
 ) -> Decision:
     """What to do with a job of `full` devices of which only `free` are to be had.
 
-    sizes: numbers of devices that it can run with. back_s: until all are expected to be back.
+    sizes: numbers of devices that it can run with. refused: from how many on there is no placement
+    on those that are free, though they are enough. back_s: until all are expected to be back.
     start_s: from a launch to its first step. lost_steps_s: what is done again when it grows.
     """
     options = [Option(Choice.WAIT, 0, back_s + start_s)]
-    fits = [size for size in sizes if 0 < size <= free and size < full]
+    most = min(free, full - 1, full if refused is None else refused - 1)
+    fits = [size for size in sizes if 0 < size <= most]
     if fits:
         size = max(fits)
         working_s = max(0.0, back_s - start_s)
@@ -83,6 +86,7 @@ def without_devices(
     numbers = {
         "full": full,
         "free": free,
+        **({} if refused is None else {"refused": refused}),
         "back_s": back_s,
         "start_s": start_s,
         "lost_steps_s": lost_steps_s,

@@ -25,22 +25,31 @@ _MOST_EVENTS = 100_000
 class Elastic:
     """Decides sizes; every decision that changes is an event of the job with its numbers.
 
-    stop: ends the attempt of a job that is to grow.
+    stop: ends the attempt of a job that is to grow. fits: whether it has a place then.
     """
 
-    def __init__(self, core: Core, nodes: Nodes, stop: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        core: Core,
+        nodes: Nodes,
+        stop: Callable[[str], Awaitable[None]],
+        fits: Callable[[JobRecord], Awaitable[bool]],
+    ) -> None:
         self._core = core
         self._nodes = nodes
         self._stop = stop
+        self._fits = fits
         self._sizes: dict[str, tuple[int, ...]] = {}
-        self._told: dict[str, tuple[int, Choice]] = {}
+        self._told: dict[str, tuple[int, Choice, int]] = {}
         self._grow_since: dict[str, tuple[int, int, float]] = {}
         core.on_final.append(self._forget)
 
     def sized(self, job: JobRecord, supply: Supply) -> JobRecord:
         """A waiting job as it is to be placed now: with fewer devices where that is decided."""
         free = sum(supply.free.values())
-        if job.state is not JobState.RECOVERING or free >= job.devices:
+        refused = self._core.refused_size(job.job_id)
+        fits = free >= job.devices and refused is None
+        if job.state is not JobState.RECOVERING or fits:
             return job
         sizes = self._sizes_of(job)
         if not sizes:
@@ -50,6 +59,7 @@ class Elastic:
             job.devices,
             sizes,
             free,
+            refused=refused,
             back_s=self._back_s(attempts),
             start_s=_start_s(attempts),
             lost_steps_s=self._lost_steps_s(job.job_id),
@@ -90,6 +100,8 @@ class Elastic:
         waited_s = core.tick_s() - since[2]
         if since[0] == number and last <= since[1] and waited_s < core.settings.grow_wait_s:
             return
+        if not await self._fits(job):
+            return
         why = f"grows from {now} to {job.devices} devices"
         data = decided.to_data() | {"waited_s": round(waited_s, 1)}
         self._grow_since.pop(job_id, None)
@@ -113,7 +125,7 @@ class Elastic:
         return self._sizes[job.job_id]
 
     def _tell(self, job: JobRecord, decided: Decision) -> None:
-        told = (job.life.attempt, decided.chosen.choice)
+        told = (job.life.attempt, decided.chosen.choice, decided.chosen.devices)
         if self._told.get(job.job_id) != told:
             self._told[job.job_id] = told
             self._core.note(

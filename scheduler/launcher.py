@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 
 from ray.exceptions import RayError
 
@@ -16,7 +17,7 @@ from ..placement.names import some
 from ..placement.placement import Placement
 from .controller import ensure_controller
 from .copies import Copies, peers_environment
-from .core import Core
+from .core import Core, Refusal
 from .job import Job
 from .launching import Attempt, launches
 from .ledger import Ledger
@@ -63,12 +64,14 @@ class Launcher:
         verdict = core.verdict(record)
         kept = core.store.kept_spares(but=job_id) | set(verdict.avoid if verdict else ())
         job, found = await asyncio.to_thread(lambda: _solve(spec, devices, ledger, before, kept))
-        if found.never and self._nodes.settled:
+        whole = devices == record.devices
+        if found.never and whole and self._nodes.settled:
             core.advance(job_id, JobEvent.REJECT, found.never)
             return
         if found.placement is None:
-            wait_s = core.settings.settle_s if found.never else _UNPLACEABLE_S
-            core.unplaceable[job_id] = (found.not_now or found.never, core.tick_s() + wait_s)
+            wait_s = core.settings.settle_s if found.never and whole else _UNPLACEABLE_S
+            why = found.not_now or found.never
+            core.unplaceable[job_id] = Refusal(why, core.tick_s() + wait_s, devices)
             return
         number = record.life.attempt + 1
         moved = moved_ranks(before.devices, found.placement.devices) if before else None
@@ -91,11 +94,28 @@ class Launcher:
             )
         except DoubleBooking as error:
             _log.error("placed on devices that are held: %s", error)
-            core.unplaceable[job_id] = (str(error), core.tick_s() + _TRY_AGAIN_S)
+            core.unplaceable[job_id] = Refusal(str(error), core.tick_s() + _TRY_AGAIN_S)
             return
         if taken.outcome is Outcome.CHANGED:
             work = self._launch(job, job_id, number, taken.life.faults, placement)
             self.under_way[job_id] = asyncio.create_task(work)
+
+    async def fits(self, record: JobRecord) -> bool:
+        """Whether a job that runs with fewer devices has a place with all that it wants."""
+        core, job_id = self._core, record.job_id
+        if core.refused_size(job_id) is not None:
+            return False
+        ledger = self._nodes.ledger()
+        others = {device: who for device, who in ledger.held.items() if who.job_id != job_id}
+        ledger = Ledger(ledger.cluster, others, ledger.away, ledger.effects)
+        spec, kept = core.store.spec(job_id), core.store.kept_spares(but=job_id)
+        solve = partial(_solve, spec, record.devices, ledger, None, kept)
+        _, found = await asyncio.to_thread(solve)
+        if found.placement is None:
+            why = found.not_now or found.never
+            until_s = core.tick_s() + _UNPLACEABLE_S
+            core.unplaceable[job_id] = Refusal(why, until_s, record.devices)
+        return found.placement is not None
 
     def _placement_before(self, record: JobRecord, devices: int) -> Placement | None:
         """Where the job's last attempt was; None where it has had none, or one of another size."""
@@ -136,7 +156,7 @@ class Launcher:
         count += now_s >= until_s
         until_s = now_s + min(_TRY_AGAIN_S * 2 ** (count - 1), _UNPLACEABLE_S)
         self._refusals[job_id] = (count, until_s)
-        self._core.unplaceable[job_id] = (why, until_s)
+        self._core.unplaceable[job_id] = Refusal(why, until_s)
 
     async def _start_controller(self, job_id: str) -> None:
         """Begin to start the job's controller, which takes longer than all the rest."""

@@ -32,20 +32,27 @@ def test_a_node_that_is_soon_back_is_waited_for_and_a_long_absence_is_not() -> N
     full=st.integers(1, 64),
     sizes=st.lists(st.integers(0, 80), max_size=5),
     free=st.integers(0, 80),
+    refused=st.none() | st.integers(1, 80),
     back_s=SECONDS,
     start_s=SECONDS,
     lost_steps_s=SECONDS,
 )
 def test_the_cheapest_is_chosen_and_it_can_be_done(
-    full: int, sizes: list[int], free: int, back_s: float, start_s: float, lost_steps_s: float
+    full: int,
+    sizes: list[int],
+    free: int,
+    refused: int | None,
+    back_s: float,
+    start_s: float,
+    lost_steps_s: float,
 ) -> None:
-    found = without_devices(
-        full, sizes, free, back_s=back_s, start_s=start_s, lost_steps_s=lost_steps_s
-    )
+    costs = {"back_s": back_s, "start_s": start_s, "lost_steps_s": lost_steps_s}
+    found = without_devices(full, sizes, free, refused=refused, **costs)
     assert found.chosen.cost_s == min(option.cost_s for option in found.options)
     assert all(option.cost_s >= 0 for option in found.options)
     if found.chosen.choice is Choice.SHRINK:
         assert found.chosen.devices in sizes and found.chosen.devices <= min(free, full - 1)
+        assert refused is None or found.chosen.devices < refused
         # Steps that are never done at a smaller size are no reason to take it.
         assert back_s > start_s
 

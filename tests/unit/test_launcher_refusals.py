@@ -24,7 +24,7 @@ def test_refusals_count_once_for_each_time_that_was_waited_for(
 
     def waits_s() -> float:
         launcher._refused("job", "the disk is full")
-        return core.unplaceable["job"][1] - now_s
+        return core.unplaceable["job"].until_s - now_s
 
     assert waits_s() == 10.0
     for _ in range(5):
