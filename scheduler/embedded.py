@@ -7,12 +7,10 @@ its own processes, so that killing one is what a power loss is to a real cluster
 from __future__ import annotations
 
 import atexit
-import contextlib
 import json
 import os
 import secrets
 import shutil
-import socket
 import sys
 import tempfile
 import time
@@ -25,6 +23,7 @@ from typing import Any, Self
 from ..agents import processes
 from ..placement.files import write_text_atomically
 from .embedded_node import HEAD, EmbeddedNode, check_nodes
+from .embedded_ports import AgentPorts, ClaimedPort
 from .keeper_link import EmbeddedClusterError, KeeperLink, tail
 
 __all__ = [
@@ -45,6 +44,7 @@ _NODE_START_S = 120.0
 _LONGEST_TEMPORARY_FOLDER = 20
 _RAY_GAVE_UP = "timed out during startup"
 _RECORD_FORMAT = "railweave.embedded/1"
+_NODE_ID, _NODE_ID_BYTES = "RAY_OVERRIDE_NODE_ID_FOR_TESTING", 28
 
 Progress = Callable[[str], None]
 
@@ -53,9 +53,9 @@ class EmbeddedCluster:
     """A head and some nodes, started by `start()` or `with`, ended by `stop()`, exit or death.
 
     state_dir holds the token and each node's log; a temporary directory by default. durable:
-    whether Ray's control store keeps its state on the disk, so that one that is killed can be
-    started again. `address` and `environment()` are what clients need. Raises InvalidInput for
-    nodes Ray would refuse.
+    whether Ray's control store keeps its state on the disk, so that a head that has ended can be
+    started again while the other nodes go on. `address` and `environment()` are what clients need.
+    Raises InvalidInput for nodes Ray would refuse.
     """
 
     def __init__(
@@ -79,8 +79,10 @@ class EmbeddedCluster:
         self._state_dir = None if state_dir is None else Path(state_dir)
         self._state_dir_is_temporary = state_dir is None
         self._health_check_timeout_s = health_check_timeout_s
-        self._durable = durable
+        self.durable = durable
         self._port = 0
+        self._claim: ClaimedPort | None = None
+        self._ports: dict[str, AgentPorts] = {}
         self._keeper: KeeperLink | None = None
 
     @property
@@ -97,6 +99,11 @@ class EmbeddedCluster:
         """Nodes whose raylet has ended by itself, as when Ray took one that hung for dead."""
         running = self._ask(verb="status")["running"]
         return tuple(name for name in self.node_names if not running.get(name))
+
+    @property
+    def head_runs(self) -> bool:
+        """Whether the head is there, rather than killed, or ended with its control store."""
+        return HEAD in self._running and bool(self._ask(verb="status")["running"].get(HEAD))
 
     def node(self, name: str) -> EmbeddedNode:
         """A node that runs, as it was started. Raises EmbeddedClusterError."""
@@ -148,7 +155,8 @@ class EmbeddedCluster:
                 self._state_dir, self._state_dir_is_temporary = self._directory / "state", True
             self._state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
             _write_secret(self._state_dir / TOKEN_NAME, secrets.token_hex(32))
-            self._port = _free_port()
+            self._claim = ClaimedPort()
+            self._port = self._claim.number
             self._keeper = KeeperLink.start(self._directory, self._state_dir / "keeper.log")
             atexit.register(self.stop)
             say("starting the head of a Ray cluster on this machine")
@@ -160,8 +168,18 @@ class EmbeddedCluster:
         return self
 
     def add_node(self, node: EmbeddedNode) -> None:
-        """Start one more node, or one that was killed again; waits until Ray counts it in."""
+        """Start one more node, or one that was killed again; waits until Ray counts it in.
+
+        The head, where it was killed or `head_runs` no more, gets the address and the store that it
+        had: Ray starts the daemon and the controllers on it again. Raises EmbeddedClusterError
+        where there is no such store.
+        """
         check_nodes([node])
+        if node.name == HEAD and not self.durable:
+            raise EmbeddedClusterError(
+                "the head cannot be started again: this cluster's control store was in memory "
+                "only, and is lost with it; start another cluster, with durable=True"
+            )
         if node.name in self._running:
             raise EmbeddedClusterError(
                 f"node {node.name} runs already; kill_node({node.name!r}) first, or use a new name"
@@ -179,6 +197,7 @@ class EmbeddedCluster:
         self._known(name)
         held = name in self._ask(verb="status")["running"]
         del self._running[name]
+        self._release(name)
         if not held:
             return 0  # it has ended by itself, and nothing of it is left
         reply = self._ask(verb="kill", name=name)
@@ -208,6 +227,10 @@ class EmbeddedCluster:
         atexit.unregister(self.stop)
         keeper, self._keeper = self._keeper, None
         self._running.clear()
+        for name in list(self._ports):
+            self._release(name)
+        if self._claim is not None:
+            self._claim.release()
         directory, self._directory = self._directory, None
         survivors = [] if keeper is None else keeper.end()
         if directory is not None:
@@ -237,6 +260,7 @@ class EmbeddedCluster:
             "keeper_start_ticks": keeper.process.start_ticks,
             "directory": os.fspath(keeper.directory),
             "state_dir": os.fspath(self.state_dir),
+            "durable": self.durable,
             "started": self._started,
             "subnet": self._subnet,
             "octets": self._octets,
@@ -256,7 +280,7 @@ class EmbeddedCluster:
         entry = processes.process(data["keeper_pid"])
         if entry is None or entry.start_ticks != data["keeper_start_ticks"] or entry.state == "Z":
             return None
-        cluster = cls([], state_dir=data["state_dir"])
+        cluster = cls([], state_dir=data["state_dir"], durable=data["durable"])
         cluster._directory = Path(data["directory"])
         cluster._keeper = KeeperLink(cluster._directory, entry)
         cluster._port = data["port"]
@@ -288,6 +312,7 @@ class EmbeddedCluster:
                 give_up = time.monotonic() + _NODE_START_S
             running = self._ask(verb="status")["running"]
             for name, (node, log) in list(starting.items()):
+                self._ports[name].publish()
                 if "Ray runtime started" in tail(log, 8000):
                     del starting[name]
                     self._running[name] = node
@@ -309,6 +334,9 @@ class EmbeddedCluster:
     def _launch(self, node: EmbeddedNode) -> Path:
         self._octets.setdefault(node.name, 2 + len(self._octets))
         directory = self._live_keeper().directory / f"n{self._started}"
+        node_id = secrets.token_hex(_NODE_ID_BYTES)
+        self._release(node.name)
+        self._ports[node.name] = AgentPorts(node_id, directory, head=node.name == HEAD)
         log = self.state_dir / f"{node.name}-{self._started}.log"
         self._started += 1
         log.unlink(missing_ok=True)
@@ -316,7 +344,7 @@ class EmbeddedCluster:
             verb="start",
             name=node.name,
             argv=self._command(node, directory),
-            env=self._node_environment(),
+            env={**self._node_environment(), _NODE_ID: node_id},
             log=os.fspath(log),
         )
         return log
@@ -328,7 +356,6 @@ class EmbeddedCluster:
             [
                 "--head",
                 f"--port={self._port}",
-                f"--ray-client-server-port={_free_port()}",
                 "--include-dashboard=false",
                 "--no-monitor",
             ]
@@ -353,8 +380,7 @@ class EmbeddedCluster:
             "--num-gpus=0",
             "--object-store-memory=80000000",
             f"--temp-dir={directory}",
-            # The default port is one for all nodes of a machine, and each would try it for seconds.
-            "--dashboard-agent-listen-port=0",
+            *self._ports[node.name].arguments(),
             "--include-log-monitor=false",
             "--disable-usage-stats",
         ]
@@ -364,7 +390,7 @@ class EmbeddedCluster:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
         settings = self.environment()
         del settings["RAY_ADDRESS"]
-        if self._durable:
+        if self.durable:
             folder = self._live_keeper().directory / "gcs"
             settings |= {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": os.fspath(folder)}
         return inherited | settings | {
@@ -394,6 +420,10 @@ class EmbeddedCluster:
             f"{len(self._planned)} were up. Free memory or start fewer nodes, then try again."
         )
 
+    def _release(self, name: str) -> None:
+        if (ports := self._ports.pop(name, None)) is not None:
+            ports.release()
+
     def _known(self, name: str) -> None:
         if name not in self._running:
             running = ", ".join(self._running) or "none"
@@ -406,16 +436,6 @@ class EmbeddedCluster:
 
     def _ask(self, **request: Any) -> dict[str, Any]:
         return self._live_keeper().ask(request)
-
-
-def _free_port() -> int:
-    """A port below the ephemeral range, where no outgoing connection takes it in between."""
-    for _ in range(200):
-        port = 20000 + secrets.randbelow(12000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("", port))
-            return port
-    raise EmbeddedClusterError("no free TCP port between 20000 and 32000; end what holds them")
 
 
 def _write_secret(path: Path, text: str) -> None:
