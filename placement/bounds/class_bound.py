@@ -47,7 +47,7 @@ def class_bound(
     slots: some placement; known: its bytes. Unlike the bounds of atoms and blocks this leans on no
     set that might better be split.
     """
-    graph, unit_of = _surely_whole(fabric, demand)
+    graph, unit_of = surely_whole(fabric, demand)
     size = demand.ranks // graph.units
     free = np.bincount(fabric.slot_domain[-1])
     domains = np.flatnonzero(free >= size)
@@ -83,12 +83,10 @@ def class_bound(
             budget.charge(work)
     if better is None:
         return ClassResult(least, None)
-    return ClassResult(least, _housed(fabric, graph, unit_of, domains[better], seed))
+    return ClassResult(least, housed(fabric, graph, unit_of, domains[better], seed))
 
 
-def _housed(
-    fabric: Fabric, graph: UnitGraph, unit_of: Ints, domain: Ints, seed: int
-) -> Ints | None:
+def housed(fabric: Fabric, graph: UnitGraph, unit_of: Ints, domain: Ints, seed: int) -> Ints | None:
     """Slots for ranks whose units have an outermost domain each; None where nodes lack the room."""
     room = Room.of(fabric, len(unit_of) // graph.units)
     used, count = np.unique(domain, return_counts=True)
@@ -102,7 +100,7 @@ def _housed(
     return slots_on(fabric, unit_of, node)
 
 
-def _surely_whole(fabric: Fabric, demand: Demand) -> tuple[UnitGraph, Ints]:
+def surely_whole(fabric: Fabric, demand: Demand) -> tuple[UnitGraph, Ints]:
     """Sets of ranks that some best placement does not split, and the set of each rank."""
     free = np.bincount(fabric.slot_node)
     graph, unit_of, size = unit_graph(demand), np.arange(demand.ranks), 1

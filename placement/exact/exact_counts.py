@@ -9,13 +9,12 @@ import numpy as np
 from ..jobs.index import Floats, Ints
 from ..spread.counts import Counts
 from .column_model import MOST_COLUMNS, best_columns
-from .column_tables import FAR, grown, linked, together
+from .column_tables import FAR
+from .columns import Columns
 from .count_sums import MOST_KEPT, States, Words, fitting_pairs
 
 MOST_UNITS = 256
 """Units up to which a problem is solved to the end."""
-_MOST_COLUMNS = 40_000
-"""Columns of one domain that may be left within the gap."""
 _MOST_STATES = 300_000
 """Different sums of columns that are kept at a time."""
 _PAIRS_PER_WORK = 400_000_000
@@ -96,8 +95,6 @@ class _Solving:
             self._cost[p, height + 1 :] = FAR
             self._touched[p, height] = 2.0
         self._link = problem.link / step
-        heights = np.arange(tall)
-        self._joined = np.minimum(heights[:, None], heights[None, :]).astype(np.float64)
         self._closed = bool(problem.link[-1] > 0)
 
     def solved(self, found: Ints, work: float, enough: float) -> Proved:
@@ -147,57 +144,16 @@ class _Solving:
                     break
         return top, each * (taken + 4)
 
-    def _forward(self, cost: Floats) -> list[Floats]:
-        """By class: `[first, units, last]`, least cost of a column so far; see `_closed`."""
-        tall = cost.shape[1]
-        ends = tall if self._closed else 1
-        now = np.full((ends, self._most + 1, tall), FAR)
-        for h in range(min(tall, self._most + 1)):
-            now[h if self._closed else 0, h, h] = cost[0, h]
-        tables = [now]
-        for p in range(1, len(cost)):
-            now = grown(now, float(self._link[p - 1]), cost[p])
-            tables.append(now)
-        return tables
-
-    def _closing(self, table: Floats) -> Floats:
-        """A last table with the link from the last class back to the first."""
-        return table - self._link[-1] * self._joined[:, None, :] if self._closed else table
-
     def _at(self, units: Floats, touched: Floats) -> _Prices:
         heights = np.arange(self._cost.shape[1])
         cost = self._cost - units[:, None] * heights - touched[:, None] * self._touched
-        tables = self._forward(cost)
-        closed = self._closing(tables[-1])
-        least = closed.min(axis=(0, 2))
-        after = self._knapsack(least)
-        value = float(after[0][self._total])
-        columns: dict[int, Ints] = {}
-        spread = np.zeros((len(cost), len(self._rooms)), dtype=np.int64)
-        left = self._total
-        for j, room in enumerate(self._rooms.tolist()):
-            u = np.arange(min(room, left) + 1)
-            used = int(np.argmin(least[u] + after[j + 1][left - u]))
-            if used not in columns:
-                columns[used] = self._traced(tables, closed, used)
-            spread[:, j] = columns[used]
-            left -= used
+        columns = self._columns(cost)
+        value = columns.value
         value += float((units * self._height).sum() + 2 * touched.sum())
-        return _Prices(units, touched, value, spread)
+        return _Prices(units, touched, value, columns.cheapest())
 
-    def _knapsack(self, least: Floats) -> Floats:
-        """By domain: `[units]`, least cost of so many units in this and all later domains."""
-        return together(least, self._rooms, self._total)
-
-    def _traced(self, tables: list[Floats], closed: Floats, used: int) -> Ints:
-        first, h = divmod(int(np.argmin(closed[:, used, :])), closed.shape[2])
-        column = np.zeros(len(tables), dtype=np.int64)
-        column[-1] = h
-        for p in range(len(tables) - 1, 0, -1):
-            used -= h
-            h = int(np.argmin(tables[p - 1][first, used] - self._link[p - 1] * self._joined[:, h]))
-            column[p - 1] = h
-        return column
+    def _columns(self, cost: Floats) -> Columns:
+        return Columns(cost, self._link, self._rooms, self._total)
 
     def _cheaper(self, prices: _Prices, found: Ints, limit: float, work: float) -> Proved:
         """The cheapest spread below `limit`, or `found`, and what none costs less than."""
@@ -206,14 +162,13 @@ class _Solving:
         cost = self._cost - prices.units[:, None] * heights
         cost -= prices.touched[:, None] * self._touched
         constant = float((prices.units * self._height).sum() + 2 * prices.touched.sum())
-        least = self._closing(self._forward(cost)[-1]).min(axis=(0, 2))
-        after = self._knapsack(least)
-        within = self._columns(cost, self._rest(least, after), limit - constant)
+        columns = self._columns(cost)
+        within = columns.within(limit - constant)
         if within is None:
             return Proved(found, prices.value * step)
         few = len(within[0]) <= MOST_COLUMNS
         share = work * _SUMS_SHARE if few else work
-        other = self._joined_up(*within, after, limit - constant, share)
+        other = self._joined_up(*within, columns.after, limit - constant, share)
         bound = self._bytes_of(other) if other is not None and other.size else limit
         if other is None:
             if not few:
@@ -240,52 +195,6 @@ class _Solving:
 
     def _bytes_of(self, spread: Ints) -> float:
         return self._problem.bytes_of(spread) / self._step
-
-    def _rest(self, least: Floats, after: Floats) -> Floats:
-        """`[units]`: least cost of all other domains beside one that holds so many."""
-        rest = np.full(self._most + 1, FAR)
-        before = together(least, self._rooms[::-1].copy(), self._total)[::-1]
-        for j, room in enumerate(self._rooms.tolist()):
-            for u in range(room + 1):
-                left = self._total - u
-                found = (before[j, : left + 1] + after[j + 1, left::-1]).min()
-                rest[u] = min(rest[u], found)
-        return rest
-
-    def _columns(self, cost: Floats, rest: Floats, limit: float) -> tuple[Ints, Floats] | None:
-        """All columns within the limit `[column, class]`, with their priced costs."""
-        classes, tall = cost.shape
-        # By class, backwards: least cost of what follows it, all other domains included.
-        following = np.broadcast_to(rest[None, :, None], (1, self._most + 1, tall))
-        if self._closed:
-            following = rest[None, :, None] - self._link[-1] * self._joined[:, None, :]
-        tables = [following]
-        units = np.arange(self._most + 1)[:, None] + np.arange(tall)[None, :]
-        inside, to = units <= self._most, np.minimum(units, self._most)
-        for p in range(classes - 1, 0, -1):
-            onward = np.where(inside, tables[-1][:, to, np.arange(tall)[None, :]], FAR) + cost[p]
-            tables.append(linked(onward, float(self._link[p - 1])))
-        tables.reverse()
-        first = np.arange(min(tall, self._most + 1))
-        rows, used, priced = first[:, None], first, cost[0, first]
-        for p in range(classes):
-            if p > 0:
-                near = rows[:, -1]
-                more = cost[p][None, :] - self._link[p - 1] * self._joined[near]
-                priced = (priced[:, None] + more).ravel()
-                used = (used[:, None] + np.arange(tall)[None, :]).ravel()
-                rows = np.repeat(rows, tall, axis=0)
-                rows = np.column_stack([rows, np.tile(np.arange(tall), len(rows) // tall)])
-            fits = used <= self._most
-            ends = rows[:, 0] if self._closed else np.zeros(len(rows), dtype=np.int64)
-            hope = priced + tables[p][ends, np.minimum(used, self._most), rows[:, -1]]
-            kept = np.flatnonzero(fits & (hope <= limit))
-            if len(kept) > _MOST_COLUMNS:
-                return None
-            rows, used, priced = rows[kept], used[kept], priced[kept]
-        if self._closed:
-            priced = priced - self._link[-1] * self._joined[rows[:, 0], rows[:, -1]]
-        return rows, priced
 
     def _paid(self, columns: Ints) -> Floats:
         """What columns cost without prices."""

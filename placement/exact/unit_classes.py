@@ -26,18 +26,15 @@ def counts_of_classes(graph: UnitGraph, class_of: Ints, rooms: Ints) -> tuple[Co
     """
     classes = int(class_of.max()) + 1
     height = np.bincount(class_of, minlength=classes)
-    inside = _inside(graph, class_of)
-    position = _position(class_of)
+    inside = families_by_class(graph, class_of)
     known: dict[bytes, Floats] = {}
     cost = np.zeros((classes, int(height.max()) + 1))
     for c, units in enumerate(height.tolist()):
-        families = _families(inside[c], position, units)
-        key = b"".join(f.set_of.tobytes() + f.paid.tobytes() for f in families)
-        key += units.to_bytes(8, "big")
+        key = family_key(units, inside[c])
         if key not in known:
-            known[key] = class_cost(units, families)
+            known[key] = class_cost(units, inside[c])
         cost[c, : units + 1] = known[key]
-    order, link = _path(_between(graph, class_of, height), classes)
+    order, link = chain_of_classes(graph, class_of)
     problem = Counts(
         height=height[order],
         cost=cost[order],
@@ -49,17 +46,39 @@ def counts_of_classes(graph: UnitGraph, class_of: Ints, rooms: Ints) -> tuple[Co
     return problem, float((link * height[order]).sum())
 
 
+def chain_of_classes(graph: UnitGraph, class_of: Ints) -> tuple[Ints, Floats]:
+    """The classes in the order of their chains, and bytes saved for each pair that is matched.
+
+    As in Counts: a pair of units of one class and the next, and of the last and the first.
+    """
+    height = np.bincount(class_of)
+    return _path(_between(graph, class_of, height), len(height))
+
+
 def class_order(graph: UnitGraph, class_of: Ints) -> Ints:
     """The number in `counts_of_classes` of each class."""
-    height = np.bincount(class_of)
-    order, _ = _path(_between(graph, class_of, height), len(height))
-    return np.argsort(order)
+    return np.argsort(chain_of_classes(graph, class_of)[0])
+
+
+def families_by_class(graph: UnitGraph, class_of: Ints) -> list[list[Family]]:
+    """What nets and links inside each class divide it into."""
+    position = _position(class_of)
+    height = np.bincount(class_of).tolist()
+    return [
+        _families(nets, position, units)
+        for nets, units in zip(_inside(graph, class_of), height, strict=True)
+    ]
+
+
+def family_key(units: int, families: list[Family]) -> bytes:
+    """What tells classes apart whose units pay differently."""
+    key = b"".join(f.set_of.tobytes() + f.paid.tobytes() for f in families)
+    return key + units.to_bytes(8, "big")
 
 
 def families_of_class(graph: UnitGraph, class_of: Ints, number: int = 0) -> list[Family]:
     """What nets and links inside one class divide it into."""
-    units = int((class_of == number).sum())
-    return _families(_inside(graph, class_of)[number], _position(class_of), units)
+    return families_by_class(graph, class_of)[number]
 
 
 def _position(class_of: Ints) -> Ints:

@@ -7,6 +7,7 @@ import numpy as np
 from ..bounds.bound import SAFETY
 from ..bounds.class_bound import class_bound
 from ..bounds.general_bound import general_bound
+from ..bounds.part_bound import bound_by_parts
 from ..division.arrange import divide
 from ..division.irregular import bytes_by_level, place_irregular
 from ..division.local import Local
@@ -85,6 +86,8 @@ def found_by_search(
     cost = float(cut_bytes(fabric, demand, slots)[-1])
     if cost > bound * _LOOSE:
         bound = max(bound, general_bound(fabric, gathered, cost, budget, seed))
+    if cost > bound * (1 + SAFETY) and demand.ranks <= _MOST_SINGLE:
+        bound = max(bound, bound_by_parts(fabric, demand, cost, budget))
     return slots, bound, method
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations, product
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from railweave.placement import Cluster, Model, Parallelism, Workload, build_pcg, place
 from railweave.placement.bounds.class_cost import class_cost
-from railweave.placement.division.local import Local
 from railweave.placement.exact.exact_counts import best_spread
 from railweave.placement.exact.unit_classes import counts_of_classes, families_of_class
-from railweave.placement.jobs.index import ANY_KIND, PAIRS, RING, TREE, Demand, Floats, Ints
-from railweave.placement.jobs.units import UnitGraph, unit_graph
+from railweave.placement.jobs.index import ANY_KIND, PAIRS, RING, Demand, Floats, Ints
+from railweave.placement.jobs.units import unit_graph
 from railweave.placement.spread.counts import Counts
+from unit_grids import every_placement, grid, paid_by
 
 relaxed = settings(
     max_examples=25,
@@ -23,55 +23,6 @@ relaxed = settings(
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-
-
-def grid(chance: np.random.Generator, classes: int, shape: tuple[int, ...]) -> UnitGraph:
-    """Classes of units in a grid, nets along some of its axes, links to the next class."""
-    units = int(np.prod(shape))
-    number = np.arange(units).reshape(shape)
-    groups: list[tuple[int, list[int], float]] = []
-    axes = [a for n in range(1, len(shape)) for a in combinations(range(len(shape)), n)]
-    nets = [
-        (axis, int(chance.choice([RING, TREE, PAIRS])), float(chance.choice([1.0, 2.0, 5.0])))
-        for axis in axes
-        if chance.random() < 0.6
-    ]
-    for c in range(classes):
-        groups.append((RING, (number.ravel() + c * units).tolist(), 2.0))
-        for axis, form, weight in nets:
-            rest = [a for a in range(len(shape)) if a not in axis]
-            rows = number.transpose(*rest, *axis).reshape(-1, np.prod([shape[a] for a in axis]))
-            groups += [(form, (row + c * units).tolist(), weight) for row in rows]
-        for u in range(units) if c else ():
-            groups.append((PAIRS, [(c - 1) * units + u, c * units + u], 1.5))
-    groups = [group for group in groups if len(group[1]) > 1]
-    return unit_graph(
-        Demand(
-            ranks=classes * units,
-            form=np.array([form for form, _, _ in groups]),
-            weight=np.array([weight for _, _, weight in groups]),
-            start=np.concatenate([[0], np.cumsum([len(m) for _, m, _ in groups])]),
-            member=np.concatenate([np.array(m) for _, m, _ in groups]),
-            kind=np.full(classes * units, ANY_KIND),
-        )
-    )
-
-
-def paid_by(graph: UnitGraph, chosen: Ints) -> float:
-    """What a domain with these units pays: its share of every net and link."""
-    total = 0.0
-    for net in range(graph.nets):
-        members = graph.members(net)
-        a, size = int(np.isin(members, chosen).sum()), len(members)
-        weight = float(graph.weight[net])
-        if graph.form[net] == PAIRS:
-            total += weight * a * (size - a)
-        elif graph.form[net] == RING:
-            total += weight * (0 < a < size)
-        else:
-            total += weight * ((a > 0) - a / size)
-    apart = np.isin(graph.link, chosen).sum(axis=0) == 1
-    return total + float(graph.link_weight[apart].sum()) / 2
 
 
 @given(st.integers(0, 10**6), st.sampled_from([(2, 4), (4, 2), (3, 3), (2, 2, 2), (8,), (2, 5)]))
@@ -119,14 +70,8 @@ def test_no_placement_costs_less_than_the_bound_of_its_classes(
     domains = 2 if graph.units > 8 else 3
     rooms = chance.integers(1, graph.units, domains)
     rooms[0] += max(0, graph.units - int(rooms.sum()))
-    kinds = np.zeros((domains, 0), dtype=np.int64)
-    local = Local.of(graph, np.arange(graph.units), rooms, kinds)
-    together = local.bytes_of(np.zeros(graph.units, dtype=np.int64))
-    least, best = np.inf, np.zeros(graph.units, dtype=np.int64)
-    for chosen in product(range(domains), repeat=graph.units):
-        where = np.array(chosen)
-        if local.fits(where) and local.bytes_of(where) - together < least:
-            least, best = local.bytes_of(where) - together, where
+    ways, cost = every_placement(graph, rooms)
+    least, best = float(cost.min()), ways[int(cost.argmin())]
     class_of = np.repeat(np.arange(classes), graph.units // classes)
     problem, constant = counts_of_classes(graph, class_of, rooms)
     spread = spread_of(problem, class_of, best)

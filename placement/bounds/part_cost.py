@@ -1,0 +1,225 @@
+"""The least that a domain pays for the parts of sets that it holds of a class, choice by choice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..jobs.index import Floats, Ints
+from .class_cost import Family, class_cost
+
+MOST_CHOICES = 30_000
+"""Choices of parts that are written down for one class."""
+_MOST_SPLITS = 2_000
+"""Ways to split one set into parts that are written down."""
+
+
+@dataclass(frozen=True)
+class Sets:
+    """One division of a class: so many sets of `size` units each.
+
+    rows: `[choice, set]`, the parts of sets that a domain holds, falling. splits: `[way, a - 1]`,
+    every way to divide one set into parts that domains have room for, as how many are of a units.
+    """
+
+    sets: int
+    size: int
+    rows: Ints
+    splits: Ints
+
+    def parts(self) -> Ints:
+        """`[choice, a - 1]`: how many parts of a units there are."""
+        sizes = range(1, self.splits.shape[1] + 1)
+        return np.stack([(self.rows == a).sum(axis=1) for a in sizes], axis=1)
+
+
+@dataclass(frozen=True)
+class PartCost:
+    """Choices of what a domain may hold of a class, by rising units, and what it pays at least.
+
+    divisions: of the class, one, or two whose sets cross. families: `[choice, family]`, what it
+    pays to each family at least.
+    """
+
+    units: Ints
+    cost: Floats
+    families: Floats
+    divisions: tuple[Sets, ...]
+
+    @property
+    def height(self) -> int:
+        """Units of the class."""
+        return self.divisions[0].sets * self.divisions[0].size
+
+    def chosen(self, which: Ints) -> PartCost:
+        """Some of the choices."""
+        divisions = tuple(
+            Sets(each.sets, each.size, each.rows[which], each.splits) for each in self.divisions
+        )
+        return PartCost(self.units[which], self.cost[which], self.families[which], divisions)
+
+
+@dataclass(frozen=True)
+class _Lattice:
+    """How the nets of a family lie to the sets of a class.
+
+    Each net holds `each` units of every one of `across` sets; sets that share one net share all.
+    """
+
+    across: int
+    each: int
+    paid: Floats
+
+
+def part_cost(units: int, families: list[Family], most: int, set_of: Ints) -> PartCost | None:
+    """What domains of at most `most` units pay for parts of sets; None where there are too many.
+
+    set_of: the set of each unit of the class, sets of one size. No choice of units whose parts are
+    these pays less. Of one family the cost is exact: take lane j of a set to be its units from
+    j * each up to (j + 1) * each, and let all sets be filled from their first lane, the fullest
+    sets next to each other. For any number of nets, no choice of them then holds more than they do
+    in any other filling, as min(l, a) is supermodular in the lanes l and the units a. What a net
+    pays is concave in what it holds, so the least even sum is the cheapest.
+    """
+    sets = int(set_of.max()) + 1
+    size = units // sets
+    rows = _rows(sets, min(size, most), most)
+    splits = None if rows is None else _splits(size, min(size, most))
+    if rows is None or splits is None:
+        return None
+    held = rows.sum(axis=1)
+    paid = np.zeros((len(rows), len(families)))
+    own: list[int] = []
+    for f, family in enumerate(families):
+        lattice = _lattice(family, set_of)
+        if lattice is not None:
+            paid[:, f] = _paid(rows, size, lattice)
+            if lattice.across == 1:
+                own.append(f)
+    inside = [
+        Family(np.unique(families[f].set_of[set_of == 0], return_inverse=True)[1], families[f].paid)
+        for f in own
+    ]
+    together = class_cost(size, inside)[rows].sum(axis=1)
+    more = np.maximum(0.0, together - paid[:, own].sum(axis=1))
+    cost = np.maximum(paid.sum(axis=1) + more, class_cost(units, families)[held])
+    order = np.lexsort((cost, held))
+    divided = Sets(sets, size, rows[order], splits)
+    return PartCost(held[order], cost[order], paid[order], (divided,))
+
+
+def crossed(one: PartCost, other: PartCost) -> PartCost | None:
+    """Choices of two divisions of a class at once, where each set of one meets all of the other.
+
+    They meet in equal parts, of k units. Choices pair if they can be of one set of units: l sets of
+    the one and all of the other hold at most min(k * l, a) units for each part a of the other
+    (Gale, Ryser; for larger k this is necessary only). None where there are too many.
+    """
+    (rows,), (columns,) = one.divisions, other.divisions
+    each = rows.size // columns.sets
+    none = np.zeros(0, dtype=np.int64)
+    at_row, at_column = [none], [none]
+    count = 0
+    for units in np.intersect1d(one.units, other.units).tolist():
+        i, j = np.flatnonzero(one.units == units), np.flatnonzero(other.units == units)
+        count += len(i) * len(j)
+        if count > 20 * MOST_CHOICES:
+            return None
+        lanes = each * np.arange(1, columns.sets + 1)
+        most = np.minimum(rows.rows[i][:, :, None], lanes).sum(axis=1)
+        held = columns.rows[j].cumsum(axis=1)
+        first, second = np.nonzero((held[None, :, :] <= most[:, None, :]).all(axis=2))
+        at_row.append(i[first])
+        at_column.append(j[second])
+    r, c = np.concatenate(at_row), np.concatenate(at_column)
+    if len(r) > MOST_CHOICES:
+        return None
+    families = np.maximum(one.families[r], other.families[c])
+    cost = np.maximum(families.sum(axis=1), np.maximum(one.cost[r], other.cost[c]))
+    order = np.lexsort((cost, one.units[r]))
+    r, c = r[order], c[order]
+    divisions = (*one.chosen(r).divisions, *other.chosen(c).divisions)
+    return PartCost(one.units[r], cost[order], families[order], divisions)
+
+
+def divisions_of(units: int, families: list[Family]) -> list[Ints]:
+    """Divisions of a class into sets whose parts may be priced, heaviest first.
+
+    Sets of single units where there are no others.
+    """
+    found: list[Ints] = []
+    for family in sorted(families, key=lambda family: -float(family.paid.max())):
+        several = 1 < family.size < units
+        if several and not any(_same(family.set_of, way) for way in found):
+            found.append(family.set_of)
+    return found or [np.arange(units)]
+
+
+def crosses(one: Ints, other: Ints) -> bool:
+    """Whether every set of one division meets all of the other in equally many units."""
+    met = np.zeros((int(one.max()) + 1, int(other.max()) + 1), dtype=np.int64)
+    np.add.at(met, (one, other), 1)
+    return bool((met == met[0, 0]).all())
+
+
+def _same(one: Ints, other: Ints) -> bool:
+    pairs = np.unique(np.stack([one, other]), axis=1).shape[1]
+    return bool(pairs == one.max() + 1 == other.max() + 1)
+
+
+def _rows(sets: int, tall: int, most: int) -> Ints | None:
+    """`[choice, set]`: what a domain may hold of each set, falling, `most` units together."""
+    rows = np.zeros((1, 0), dtype=np.int64)
+    used, last = np.zeros(1, dtype=np.int64), np.array([tall])
+    for _ in range(sets):
+        count = last + 1
+        if count.sum() > 10 * MOST_CHOICES:
+            return None
+        at = np.repeat(np.arange(len(rows)), count)
+        more = np.arange(len(at)) - np.repeat(np.cumsum(count) - count, count)
+        kept = used[at] + more <= most
+        at, last = at[kept], more[kept]
+        rows, used = np.column_stack([rows[at], last]), used[at] + last
+        if len(rows) > MOST_CHOICES:
+            return None
+    return rows
+
+
+def _splits(size: int, tall: int) -> Ints | None:
+    """`[way, a - 1]`: how many parts of a units, at most `tall` each, make one set."""
+    ways = [np.zeros((1, tall), dtype=np.int64)]
+    for total in range(1, size + 1):
+        found = []
+        for a in range(1, min(total, tall) + 1):
+            # The part added is the largest, so that every way is met once.
+            before = ways[total - a]
+            able = before[(before[:, a:] == 0).all(axis=1)].copy()
+            able[:, a - 1] += 1
+            found.append(able)
+        ways.append(np.concatenate(found))
+        if len(ways[-1]) > _MOST_SPLITS:
+            return None
+    return ways[size]
+
+
+def _lattice(family: Family, set_of: Ints) -> _Lattice | None:
+    """How a family lies to the sets, where it lies evenly."""
+    met = np.zeros((int(set_of.max()) + 1, int(family.set_of.max()) + 1), dtype=np.int64)
+    np.add.at(met, (set_of, family.set_of), 1)
+    each = int(met.max())
+    across = (met > 0).sum(axis=0)
+    even = np.isin(met, (0, each)).all() and (across == across[0]).all()
+    if not even or len(np.unique(met > 0, axis=0)) * int(across[0]) != len(met):
+        return None
+    return _Lattice(int(across[0]), each, family.paid)
+
+
+def _paid(rows: Ints, size: int, lattice: _Lattice) -> Floats:
+    """What a family pays for each choice at least."""
+    total = np.zeros(len(rows))
+    for lane in range(0, size, lattice.each):
+        inside = np.clip(rows - lane, 0, lattice.each)
+        held = inside.reshape(len(rows), -1, lattice.across).sum(axis=2)
+        total += lattice.paid[held].sum(axis=1)
+    return total

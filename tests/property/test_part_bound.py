@@ -1,0 +1,159 @@
+"""The bound of parts of sets: never above what brute force finds, and as high on known jobs."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from railweave.placement import place
+from railweave.placement.bounds.granules import next_cost
+from railweave.placement.bounds.part_bound import part_bound
+from railweave.placement.bounds.part_cost import (
+    PartCost,
+    Sets,
+    crossed,
+    crosses,
+    divisions_of,
+    part_cost,
+)
+from railweave.placement.exact.unit_classes import families_of_class
+from railweave.placement.jobs.index import Floats, Ints
+from railweave.placement.spread.structure import ways_to_class
+from unit_grids import every_placement, grid, paid_by
+
+from benchmarks import small
+
+relaxed = settings(
+    max_examples=30,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+SHAPES = [(2, 4), (4, 2), (3, 3), (2, 2, 2), (8,), (2, 5)]
+
+
+def parts_of(chosen: list[int], set_of: Ints) -> Ints:
+    """The parts of sets that chosen units make, falling."""
+    return np.sort(np.bincount(set_of[chosen], minlength=int(set_of.max()) + 1))[::-1]
+
+
+def cost_at(cost: PartCost, parts: list[Ints]) -> list[float]:
+    """What the choices with these parts of each division cost; there is one, or none."""
+    same = np.ones(len(cost.units), dtype=bool)
+    for each, rows in zip(cost.divisions, parts, strict=True):
+        same &= (each.rows == rows).all(axis=1)
+    return cost.cost[same].tolist()
+
+
+@given(st.integers(0, 10**6), st.sampled_from(SHAPES))
+@relaxed
+def test_no_choice_of_units_pays_less_than_its_parts_cost(seed: int, shape: tuple[int]) -> None:
+    graph = grid(np.random.default_rng(seed), 1, shape)
+    units = graph.units
+    families = families_of_class(graph, np.zeros(units, dtype=np.int64))
+    ways = divisions_of(units, families)
+    costs = [part_cost(units, families, units, way) for way in ways]
+    every = [(way, cost) for way, cost in zip(ways, costs, strict=True) if cost is not None]
+    assert len(every) == len(ways)
+    told = [([way], cost) for way, cost in every]
+    for (one, first), (other, second) in combinations(every, 2):
+        if crosses(one, other):
+            both = crossed(first, second)
+            assert both is not None
+            told.append(([one, other], both))
+    for count in range(units + 1):
+        for chosen in combinations(range(units), count):
+            paid = paid_by(graph, np.array(chosen, dtype=np.int64))
+            for sets, cost in told:
+                found = cost_at(cost, [parts_of(list(chosen), set_of) for set_of in sets])
+                assert len(found) == 1
+                assert found[0] <= paid + 1e-9
+
+
+def test_parts_of_sets_that_nothing_crosses_cost_exactly_what_is_told() -> None:
+    graph = grid(np.random.default_rng(3), 1, (2, 4))
+    families = families_of_class(graph, np.zeros(8, dtype=np.int64))
+    for way in divisions_of(8, families):
+        cost = part_cost(8, families, 8, way)
+        assert cost is not None
+        least: dict[bytes, float] = {}
+        for count in range(9):
+            for chosen in combinations(range(8), count):
+                parts = parts_of(list(chosen), way).tobytes()
+                paid = paid_by(graph, np.array(chosen, dtype=np.int64))
+                least[parts] = min(paid, least.get(parts, np.inf))
+        told = [least[row.tobytes()] for row in cost.divisions[0].rows]
+        assert (cost.cost <= np.array(told) + 1e-9).all()
+        alone = len(families) <= 2
+        assert not alone or cost.cost == pytest.approx(np.array(told))
+
+
+def test_a_set_is_divided_in_every_way_that_domains_have_room_for() -> None:
+    graph = grid(np.random.default_rng(3), 1, (2, 4))
+    families = families_of_class(graph, np.zeros(8, dtype=np.int64))
+    cost = part_cost(8, families, 3, np.repeat([0, 1], 4))
+    assert cost is not None
+    (divided,) = cost.divisions
+    assert isinstance(divided, Sets)
+    # 3 + 1, 2 + 2, 2 + 1 + 1 and 1 + 1 + 1 + 1.
+    made = sorted(map(tuple, divided.splits.tolist()))
+    assert made == [(0, 2, 0), (1, 0, 1), (2, 1, 0), (4, 0, 0)]
+    assert cost.units.max() == 3
+
+
+CLASSED = [
+    (1, (2, 4)),
+    (1, (2, 2, 2)),
+    (1, (3, 3)),
+    (2, (2, 2)),
+    (3, (3,)),
+    (2, (4,)),
+    (1, (2, 3)),
+    (4, (2,)),
+    (3, (1, 3)),
+]
+
+
+@given(st.integers(0, 10**6), st.sampled_from(CLASSED), st.sampled_from([1.0, 1.4, 3.0]))
+@relaxed
+def test_no_placement_costs_less_than_the_bound_of_parts(
+    seed: int, job: tuple[int, tuple[int, ...]], over: float
+) -> None:
+    chance = np.random.default_rng(seed)
+    graph = grid(chance, *job)
+    domains = int(chance.integers(2, 5 if graph.units < 9 else 4))
+    rooms = chance.integers(1, graph.units, domains)
+    rooms[0] += max(0, graph.units - int(rooms.sum()))
+    least = float(every_placement(graph, rooms)[1].min())
+    # A placement that is known tells where to look, not where the bound is.
+    known = least * over + (over - 1.0)
+    for class_of in ways_to_class(graph):
+        found = part_bound(graph, class_of, rooms, known, 1.0)
+        assert found.bound_bytes <= least + 1e-7
+        assert next_cost(graph, min(found.bound_bytes, least), known) <= least * (1 + 1e-8)
+
+
+@given(st.integers(0, 10**6), st.floats(0.0, 1.0), st.sampled_from([1.0, 1.3]))
+@relaxed
+def test_rounding_a_bound_up_passes_over_no_cost_that_a_placement_can_have(
+    seed: int, part: float, over: float
+) -> None:
+    chance = np.random.default_rng(seed)
+    graph = grid(chance, 2, (2, 2))
+    costs: Floats = np.unique(every_placement(graph, np.array([5, 4, 3]))[1])
+    bound = float(costs[-1]) * part
+    above = costs[costs >= bound]
+    rounded = next_cost(graph, bound, float(above[0]) * over)
+    assert min(bound, float(above[0])) * (1 - 1e-8) <= rounded <= above[0] * (1 + 1e-8)
+
+
+@pytest.mark.parametrize(("base", "number"), [(73110504, 153)])
+def test_a_job_whose_groups_must_be_split_over_pods_is_proved_best(base: int, number: int) -> None:
+    kind, pcg, cluster, constraints = small.job(base, number)
+    assert kind == "g-dense"
+    placement = place(pcg, cluster, constraints=constraints)
+    assert placement.proved_optimal
+    assert placement.lower_bound_bytes > 0
