@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
 
-from ..cluster import Cluster
+from ..cluster import NODE_TIER, Cluster
 from ..constraints import Constraints, Device, with_free
 from ..errors import Infeasible
 from ..evaluate import Evaluator
@@ -48,6 +48,9 @@ def place_under(
     constraints.check_names(pcg, cluster)
     pcg, cluster = in_one_order(pcg, cluster)
     usable = constraints.usable(cluster)
+    if _too_few_places(constraints, pcg, usable):
+        check_feasible(pcg, Fabric.of(cluster))
+        return None
     try:
         relaxed = solver(pcg, usable, time_limit_s * _RELAXED_SHARE, seed)
     except Infeasible:
@@ -70,6 +73,19 @@ def place_under(
             spares = nearest_spares(constraints, usable, found.devices)
             return replace(found, notes=notes, spares=spares)
     return None
+
+
+def _too_few_places(constraints: Constraints, pcg: PCG, usable: Cluster) -> bool:
+    """Whether the domains have room for fewer whole segments than there are, however they go."""
+    segments = constraints.segments
+    if segments is None or segments.tier == usable.spine:
+        return False
+    room = Counter[str]()
+    for node in usable.nodes:
+        domain = node.name if segments.tier == NODE_TIER else node.domains[segments.tier]
+        room[domain] += len(node.usable_devices)
+    places = sum(free // segments.ranks for free in room.values())
+    return places < pcg.world_size // segments.ranks
 
 
 def tiers_of(constraints: Constraints, cluster: Cluster) -> list[str | None]:
