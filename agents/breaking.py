@@ -72,15 +72,12 @@ def stop_ray(pid: int, for_s: float) -> dict[str, Any]:
 
 def stop_gcs(for_s: float) -> dict[str, Any]:
     """Stop Ray's control store for a time; only on the head."""
-    raylet = _raylet()
-    found = [
-        entry
-        for entry in table().values()
-        if entry.parent_pid == raylet.parent_pid and _comm(entry.pid) == "gcs_server"
-    ]
-    if not found:
-        raise Refused("Ray's control store is not on this node; it runs on the head")
-    return _held(found, for_s, delay_s=_REPLY_S)
+    return _held([_gcs()], for_s, delay_s=_REPLY_S)
+
+
+def kill_gcs() -> dict[str, Any]:
+    """Kill Ray's control store; only on the head."""
+    return _sent(_gcs(), signal.SIGKILL)
 
 
 def stop_node(ranks: list[int], for_s: float) -> dict[str, Any]:
@@ -226,7 +223,7 @@ ACTS: dict[str, Callable[..., dict[str, Any]]] = {
     act.__name__: act
     for act in (
         *(signal_rank, signal_guard, signal_ray),
-        *(stop_rank, stop_guard, stop_ray, stop_gcs, stop_node),
+        *(stop_rank, stop_guard, stop_ray, stop_gcs, kill_gcs, stop_node),
         *(order_rank, fill_disk, damage_checkpoint, shift_clock, unshift_clock, mend),
     )
 }
@@ -266,6 +263,15 @@ def _rank(job_id: str, pid: int) -> Process:
     if job_id and told.get("RAILWEAVE_JOB_ID") != job_id:
         raise Refused(f"process {pid} belongs to {told.get('RAILWEAVE_JOB_ID')}, not to {job_id}")
     return found
+
+
+def _gcs() -> Process:
+    """Ray's control store beside the raylet above this process. Raises Refused."""
+    raylet = _raylet()
+    for entry in table().values():
+        if entry.parent_pid == raylet.parent_pid and _comm(entry.pid) == "gcs_server":
+            return entry
+    raise Refused("Ray's control store is not on this node; it runs on the head")
 
 
 def _guard(job_id: str, pid: int) -> Process:

@@ -149,8 +149,8 @@ def find_controller(job_id: str) -> Any:
 def ensure_controller(job_id: str) -> Any:
     """A job's controller, started when there is none. Blocks on Ray's control store.
 
-    It lives on the head, whose loss is the loss of Ray's control store and so of everything that
-    a controller could still do.
+    It lives on the head, whose loss is the loss of Ray's control store, without which a controller
+    could do nothing either; with a head that is started again Ray starts it again.
     """
     actor = ray.remote(Controller)
     return actor.options(

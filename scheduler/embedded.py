@@ -167,23 +167,35 @@ class EmbeddedCluster:
             raise
         return self
 
-    def add_node(self, node: EmbeddedNode) -> None:
-        """Start one more node, or one that was killed again; waits until Ray counts it in.
+    def restart_head(self) -> None:
+        """Start the head again that was killed, or that `head_runs` no more.
 
-        The head, where it was killed or `head_runs` no more, gets the address and the store that it
-        had: Ray starts the daemon and the controllers on it again. Raises EmbeddedClusterError
-        where there is no such store.
+        It gets the address and the store that it had, and Ray starts the daemon and the controllers
+        on it again. Raises EmbeddedClusterError where there is no such store.
         """
-        check_nodes([node])
-        if node.name == HEAD and not self.durable:
+        if not self.durable:
             raise EmbeddedClusterError(
                 "the head cannot be started again: this cluster's control store was in memory "
                 "only, and is lost with it; start another cluster, with durable=True"
             )
+        if self.head_runs:
+            raise EmbeddedClusterError("the head runs already; kill_node(HEAD) first")
+        if HEAD in self._running:
+            self.kill_node(HEAD)  # what it has left
+        self._add(self._planned[0])
+
+    def add_node(self, node: EmbeddedNode) -> None:
+        """Start one more node, or one that was killed again; waits until Ray counts it in."""
+        check_nodes([node])
+        if node.name == HEAD:
+            raise EmbeddedClusterError(f"{HEAD} is the name of the head; give the node another")
         if node.name in self._running:
             raise EmbeddedClusterError(
                 f"node {node.name} runs already; kill_node({node.name!r}) first, or use a new name"
             )
+        self._add(node)
+
+    def _add(self, node: EmbeddedNode) -> None:
         try:
             self._start([node], lambda _: None)
         except BaseException:
@@ -261,6 +273,7 @@ class EmbeddedCluster:
             "directory": os.fspath(keeper.directory),
             "state_dir": os.fspath(self.state_dir),
             "durable": self.durable,
+            "head": asdict(self._planned[0]),
             "started": self._started,
             "subnet": self._subnet,
             "octets": self._octets,
@@ -281,6 +294,7 @@ class EmbeddedCluster:
         if entry is None or entry.start_ticks != data["keeper_start_ticks"] or entry.state == "Z":
             return None
         cluster = cls([], state_dir=data["state_dir"], durable=data["durable"])
+        cluster._planned = [EmbeddedNode(**data["head"])]
         cluster._directory = Path(data["directory"])
         cluster._keeper = KeeperLink(cluster._directory, entry)
         cluster._port = data["port"]
@@ -333,7 +347,9 @@ class EmbeddedCluster:
 
     def _launch(self, node: EmbeddedNode) -> Path:
         self._octets.setdefault(node.name, 2 + len(self._octets))
-        directory = self._live_keeper().directory / f"n{self._started}"
+        folder = self._live_keeper().directory
+        while (directory := folder / f"n{self._started}").exists():
+            self._started += 1  # of a start that was not written down
         node_id = secrets.token_hex(_NODE_ID_BYTES)
         self._release(node.name)
         self._ports[node.name] = AgentPorts(node_id, directory, head=node.name == HEAD)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from ...agents.attempt import Refused
@@ -45,6 +46,9 @@ class Machines(Protocol):
     def restore(self, node: str) -> bool:
         """Start it again where it has ended by itself; whether it had."""
 
+    def head_refusal(self) -> str:
+        """Why the head cannot be started again once it has ended; empty where it can."""
+
 
 class Network(Protocol):
     """Who can break the network between nodes and mend it again."""
@@ -56,7 +60,7 @@ class Network(Protocol):
 class Acts:
     """Brings faults about on the jobs of a cluster. Safe to use from many threads.
 
-    machines, network: needed for kinds of Where.NODE and Where.NETWORK.
+    machines: needed for kinds of Where.NODE and Where.HEAD; network: of Where.NETWORK.
     """
 
     def __init__(
@@ -77,11 +81,13 @@ class Acts:
     def refusal(self, kind: Kind) -> str:
         """Why faults of a kind cannot be brought about here; empty when they can."""
         where = FACTS[kind].where
-        if where is Where.NODE and self._machines is None:
+        if where in (Where.NODE, Where.HEAD) and self._machines is None:
             return (
                 "nodes can be switched off and on again only in an embedded cluster; here, "
                 "switch the machine off yourself"
             )
+        if where is Where.HEAD and self._machines is not None:
+            return self._machines.head_refusal()
         if where is Where.NETWORK and self._network is None:
             return "a network is broken only where it is emulated; here, pull the cable yourself"
         return ""
@@ -96,8 +102,10 @@ class Acts:
             return self._in_storage(fault, aim, done)
         if facts.where is Where.NETWORK:
             return self._in_network(fault, aim, done)
+        if facts.where is Where.HEAD:
+            return self._at_head(fault, done)
         if kind is Kind.NODE_POWER:
-            return self._power(fault, aim, done)
+            return self._power(done)
         rank = {"job_id": aim.job_id, "pid": aim.pid}
         for_s = fault.lasts_s
         if kind in (Kind.RANK_KILL, Kind.RANK_SIGNAL):
@@ -113,7 +121,9 @@ class Acts:
             pids = self._reach.pids_on(aim.node)
             # Ray may take it for dead meanwhile; then its raylet ends as soon as it goes on, so in
             # the end this comes after that.
-            self._mends.later((for_s or 0.0) + _RAYLET_ENDS_S, lambda: self._restore(aim.node))
+            alive = partial(self._reach.is_alive, aim.node)
+            restore = partial(self._restore, aim.node, alive)
+            self._mends.later((for_s or 0.0) + _RAYLET_ENDS_S, restore)
             return self._outside(done, aim.node, "stop_node", ranks=pids, for_s=for_s)
         if kind is Kind.AGENT_CLOCK:
             offset_s = _CLOCK_S if fault.value is None else fault.value
@@ -184,29 +194,45 @@ class Acts:
         self._mends.later(for_s, mend)
         return replace(done, at_s=at_s, until_s=at_s + for_s)
 
-    def _power(self, fault: Injection, aim: Aim, done: Done) -> Done:
+    def _power(self, done: Done) -> Done:
+        """Switch the node off that was hit, and on again after a time."""
         assert self._machines is not None  # refusal() has seen to that
         with self._machines_mutex:
             # Another job's fault may have hit the same node meanwhile.
             at_s = time.time()
             try:
-                self._machines.power_off(aim.node)
+                self._machines.power_off(done.node)
             except LookupError as error:
                 raise OutOfReach(str(error)) from error
-        for_s = fault.lasts_s or 0.0
-        self._mends.later(for_s, lambda: self._power_on(aim.node))
+        for_s = done.fault.lasts_s or 0.0
+        self._mends.later(for_s, lambda: self._power_on(done.node))
         return replace(done, at_s=at_s, until_s=at_s + for_s)
 
-    def _restore(self, node: str) -> None:
-        """Start a node again that Ray has taken for dead, once it has ended. Raises OSError."""
+    def _at_head(self, fault: Injection, done: Done) -> Done:
+        """End the head, or Ray's control store, whose end `ray start` answers with the head's."""
+        head = self._reach.head()
+        if ranks := self._reach.pids_on(head):
+            raise Refused(f"{len(ranks)} ranks run on {head} and would end with it")
+        done = replace(done, node=head)
+        if fault.kind is Kind.HEAD_KILL:
+            return self._power(done)
+        at_s = time.time()
+        # It may not come to tell that it has done it.
+        with suppress(OutOfReach):
+            self._reach.break_on(head, "kill_gcs")
+        self._mends.later(0.0, lambda: self._restore(head, lambda: False))
+        return replace(done, at_s=at_s)
+
+    def _restore(self, node: str, needless: Callable[[], bool]) -> None:
+        """Start a node again once it has ended, unless that is needless. Raises OSError."""
         assert self._machines is not None
         give_up = time.monotonic() + _MEND_S
-        while not self._reach.is_alive(node):
+        while not needless():
             with self._machines_mutex:
                 if self._machines.restore(node):
                     return
             if time.monotonic() > give_up:
-                raise OSError(f"{node} is dead for Ray, but has not ended")
+                raise OSError(f"{node} is to be started again, but has not ended")
             time.sleep(LOOK_S)
 
     def _power_on(self, node: str) -> None:

@@ -17,6 +17,8 @@ CLOCKS_S = 1.0
 _SEEN_WITHIN_S = 120.0
 _TOLD_WITHIN_S = 10.0
 _SILENCING = (Kind.NODE_POWER, Kind.NODE_HANG, Kind.AGENT_KILL, Kind.AGENT_STOP)
+_UNHEARD = (Kind.GCS_KILL, Kind.HEAD_KILL)
+"""While these last nobody hears what a node tells, and what it tells once is lost."""
 
 
 @dataclass(frozen=True)
@@ -205,8 +207,8 @@ def _bore(
             )
     if any(
         each is not done
-        and each.node == done.node
-        and each.fault.kind in _SILENCING
+        and (each.node == done.node or each.fault.kind in _UNHEARD)
+        and each.fault.kind in (*_SILENCING, *_UNHEARD)
         and 0 <= each.at_s - done.at_s + CLOCKS_S <= _TOLD_WITHIN_S
         for each in others
     ):

@@ -46,6 +46,14 @@ class Kind(StrEnum):
     DAEMON_KILL = "daemon-kill", "The daemon is killed"
     DAEMON_STOP = "daemon-stop", "The daemon is stopped for a time"
     GCS_STOP = "gcs-stop", "Ray's control store is stopped for a time"
+    GCS_KILL = (
+        "gcs-kill",
+        "Ray's control store is killed; with it ends the head, which is started again",
+    )
+    HEAD_KILL = (
+        "head-kill",
+        "The head loses its power, with Ray's control store, the daemon and all controllers",
+    )
     NODE_POWER = "node-power", "A node loses its power: all of its processes are gone at once"
     NODE_HANG = "node-hang", "Everything on a node is stopped, for longer than a node may be silent"
     DISK_FULL = "disk-full", "The file system of a job's checkpoints is full for a time"
@@ -81,6 +89,8 @@ class Where(StrEnum):
     """The job's checkpoints are in a folder that its first node reaches."""
     NODE = "node"
     """Somebody who can switch nodes off and on again, as an embedded cluster can."""
+    HEAD = "head"
+    """The same, and a control store that outlives the head; and no rank on the head."""
     NETWORK = "network"
     """A network that may be broken, as the emulated fabric of the tests."""
 
@@ -136,6 +146,8 @@ FACTS: dict[Kind, Facts] = {
     Kind.DAEMON_KILL: Facts(_W.OUTSIDE, events=frozenset({"daemon"})),
     Kind.DAEMON_STOP: Facts(_W.OUTSIDE, for_s=3.0),
     Kind.GCS_STOP: Facts(_W.OUTSIDE, for_s=3.0),
+    Kind.GCS_KILL: Facts(_W.HEAD, events=frozenset({"daemon"})),
+    Kind.HEAD_KILL: Facts(_W.HEAD, events=frozenset({"daemon"}), for_s=5.0),
     Kind.NODE_POWER: Facts(_W.NODE, _causes(_F.NODE_LOST), hits_node=True, for_s=1.0),
     Kind.NODE_HANG: Facts(_W.NODE, _causes(_F.NODE_HUNG), hits_node=True, for_s=45.0),
     Kind.DISK_FULL: Facts(_W.STORAGE, events=frozenset({"disk_full"}), for_s=8.0),

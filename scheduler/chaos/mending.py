@@ -41,7 +41,7 @@ class Mends:
                     return ""
                 try:
                     mend()
-                except (RuntimeError, OSError, LookupError) as error:
+                except (RuntimeError, OSError, LookupError, OutOfReach) as error:
                     return str(error)
                 mended.set()
                 return ""

@@ -13,6 +13,7 @@ from ...agents.attempt import Heartbeat, NodePhase, NodeStatus, Refused
 from ...agents.fleet import NAMESPACE, agent_name, node_names
 from ..client import Client, JobHandle
 from ..controller import find_controller
+from ..joining import CannotConnect, in_cluster
 from ..lifecycle import JobState
 from ..messages import Standing
 
@@ -45,7 +46,7 @@ class Reach:
     def __init__(self, client: Client) -> None:
         self.client = client
         self._mutex = threading.Lock()
-        self._agents: dict[str, Any] = {}
+        self._agents: dict[tuple[int, str], Any] = {}
 
     def aim(self, job: JobHandle, rank: int) -> Aim:
         """A rank of a job's running attempt. Raises OutOfReach."""
@@ -90,48 +91,58 @@ class Reach:
     def controller_pid(self, job_id: str) -> int:
         """The process of a job's controller. Raises OutOfReach."""
         try:
-            text = ray.get(find_controller(job_id).standing.remote(), timeout=_ANSWER_S)
-        except (RayError, ValueError) as error:
+            with in_cluster():
+                text = ray.get(find_controller(job_id).standing.remote(), timeout=_ANSWER_S)
+        except (CannotConnect, RayError, ValueError) as error:
             raise OutOfReach(f"the controller of {job_id}: {error}") from error
         return Standing.model_validate_json(text).pid
 
     def head(self) -> str:
         """The node that Ray's head, the daemon and the controllers are on. Raises OutOfReach."""
-        ids = {
-            entry["NodeID"]: entry
-            for entry in ray.nodes()  # type: ignore[no-untyped-call]
+        heads = {
+            entry["NodeManagerAddress"]
+            for entry in self._nodes()
             if entry["Alive"] and "node:__internal_head__" in entry["Resources"]
         }
         for view in self.client.status().nodes:
-            if any(entry["NodeManagerAddress"] == view.address for entry in ids.values()):
+            if view.address in heads:
                 return view.name
         raise OutOfReach("the head node has no agent just now")
 
     def is_alive(self, node: str) -> bool:
         """Whether Ray counts a node in."""
-        entries: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-        return node in node_names(entries).values()
+        return node in node_names(self._nodes()).values()
+
+    def _nodes(self) -> list[dict[str, Any]]:
+        """Ray's nodes, dead ones included. Raises OutOfReach."""
+        try:
+            with in_cluster():
+                found: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+        except (CannotConnect, RayError) as error:
+            raise OutOfReach(f"Ray's nodes: {error}") from error
+        return found
 
     def _ask(self, node: str, method: str, *arguments: Any, timeout_s: float = _ANSWER_S) -> Any:
         try:
-            agent = self._agent(node)
-            return ray.get(getattr(agent, method).remote(*arguments), timeout=timeout_s)
+            with in_cluster() as place:
+                agent = self._agent(place, node)
+                return ray.get(getattr(agent, method).remote(*arguments), timeout=timeout_s)
         except RayTaskError as error:
             if isinstance(error.cause, Refused):
                 raise Refused(str(error.cause)) from None
             raise OutOfReach(f"{node} could not {method}: {error.cause}") from error
-        except (RayError, GetTimeoutError, ValueError) as error:
+        except (CannotConnect, RayError, GetTimeoutError, ValueError) as error:
             with self._mutex:
-                self._agents.pop(node, None)
+                self._agents = {key: a for key, a in self._agents.items() if key[1] != node}
             raise OutOfReach(f"the agent of {node}: {type(error).__name__}: {error}") from error
 
-    def _agent(self, node: str) -> Any:
+    def _agent(self, place: int, node: str) -> Any:
         with self._mutex:
-            known = self._agents.get(node)
+            known = self._agents.get((place, node))
         if known is None:
             known = ray.get_actor(agent_name(node), NAMESPACE)
             with self._mutex:
-                self._agents[node] = known
+                self._agents[place, node] = known
         return known
 
 

@@ -30,6 +30,7 @@ _NEEDS = {
     Where.INSIDE: "python -m railweave.agents.rehearsal PROGRAM",
     Where.STORAGE: "checkpoints in a folder",
     Where.NODE: "an embedded cluster",
+    Where.HEAD: "an embedded cluster whose head can be started again",
     Where.NETWORK: "an emulated network",
 }
 
@@ -40,6 +41,8 @@ _ONLY_ASKED_FOR = frozenset(
         *DAMAGES,
         Kind.DISK_FULL,
         Kind.GCS_STOP,
+        Kind.GCS_KILL,
+        Kind.HEAD_KILL,
         Kind.NODE_HANG,
         Kind.RANK_SLOW,
     }

@@ -7,7 +7,7 @@ import os
 import click
 
 from ..client import Client
-from ..connection import NoDaemon
+from ..connection import NoCluster, NoDaemon
 from ..home import background_cluster, record_path
 from ..lifecycle import JobState
 from ..service import stop_daemon
@@ -50,9 +50,15 @@ def command(cancel_jobs: bool, timeout_s: float) -> None:
                 )
         stop_daemon(cancel_jobs=True, timeout_s=timeout_s)
         screen.print("the daemon and the agents have ended")
-    except NoDaemon as error:
+    except (NoDaemon, NoCluster) as error:
         if cluster is None:
             raise
+        if cluster.durable and not cluster.head_runs and not cancel_jobs:
+            raise Failed(
+                "the head of the embedded cluster has ended, and jobs may run all the same. Start "
+                "it again with: railweave up --embedded, or end everything with: railweave down "
+                "--cancel-jobs"
+            ) from error
         screen.print(f"no daemon to end: {error}")
     if cluster is not None:
         cluster.stop()

@@ -98,15 +98,17 @@ def command(
     """Start the daemon and an agent on every node of the Ray cluster at RAY_ADDRESS.
 
     With --embedded, a Ray cluster is started on this machine first, and stays in the background
-    until `railweave down`; the other commands find it without RAY_ADDRESS. Where the daemon runs
-    already, it is left as it is.
+    until `railweave down`; the other commands find it without RAY_ADDRESS. Where its head has
+    ended, it is started again, and jobs go on. Where the daemon runs already, it is left as it is.
     """
     told = console(error=True)
     with contextlib.ExitStack() as undo:
         cluster = None
         if embedded:
-            cluster = _started(nodes, devices, pods, told.print)
-            undo.callback(cluster.stop)
+            cluster = _with_its_head(told.print)
+            if cluster is None:
+                cluster = _started(nodes, devices, pods, told.print)
+                undo.callback(cluster.stop)
             cluster.use()
         else:
             use_cluster()
@@ -114,7 +116,16 @@ def command(
         silent_s = silent_s or (EMBEDDED_SILENT_S if embedded else SILENT_S)
         try:
             start_daemon(
-                state_dir or home() / "daemon", store=store, tiers=tiers, silent_s=silent_s
+                state_dir or home() / "daemon",
+                store=store,
+                tiers=tiers,
+                silent_s=silent_s,
+                reprobe=_reprobe(
+                    0.0 if embedded and reprobe_s is None else reprobe_s,
+                    reprobe_budget_s,
+                    reprobe_bytes,
+                    reprobe_busy,
+                ),
             )
         except InvalidInput:
             raise
@@ -144,6 +155,21 @@ def _reprobe(
     )
 
 
+def _with_its_head(say: Progress) -> EmbeddedCluster | None:
+    """The embedded cluster that runs without its head, once that is back; None if there is none."""
+    cluster = background_cluster()
+    if cluster is None or cluster.head_runs or os.environ.get("RAY_ADDRESS"):
+        return None
+    if not cluster.durable:
+        raise Failed(
+            "the head of the embedded cluster has ended, and its control store with it; end the "
+            "rest with: railweave down"
+        )
+    say("starting the head of the embedded cluster again")
+    cluster.restart_head()
+    return cluster
+
+
 def _started(nodes: int, devices: int, pods: int, say: Progress) -> EmbeddedCluster:
     if os.environ.get("RAY_ADDRESS"):
         raise click.UsageError(
@@ -156,7 +182,7 @@ def _started(nodes: int, devices: int, pods: int, say: Progress) -> EmbeddedClus
         EmbeddedNode(f"n{index}", devices, domains={"pod": f"p{index % pods}"})
         for index in range(nodes)
     ]
-    return EmbeddedCluster(plan, state_dir=home() / "embedded").start(say)
+    return EmbeddedCluster(plan, state_dir=home() / "embedded", durable=True).start(say)
 
 
 def _text(status: DaemonStatus) -> str:

@@ -13,7 +13,7 @@ import pytest
 from job_bench import Bench, all_well
 from railweave.agents import processes
 from railweave.scheduler.client import Client
-from railweave.scheduler.embedded import EmbeddedCluster
+from railweave.scheduler.embedded import EmbeddedCluster, EmbeddedNode
 from railweave.scheduler.lifecycle import JobState
 from railweave.scheduler.service import start_daemon, stop_daemon
 from shared_cluster import NODES, restore
@@ -126,3 +126,24 @@ def bench(cluster: EmbeddedCluster, daemon: Client, tmp_path: Path) -> Iterator[
 
     groups = ray.util.placement_group_table().values()
     assert [group["name"] for group in groups if group["state"] != "REMOVED"] == []
+
+
+@pytest.fixture
+def durable(nothing_left: Path) -> Iterator[EmbeddedCluster]:
+    """A cluster of its own whose control store is on the disk, with a daemon."""
+    import ray
+
+    kept = {name: value for name, value in os.environ.items() if name.startswith("RAY_")}
+    nodes = [EmbeddedNode("a0", 3), EmbeddedNode("a1", 3)]
+    try:
+        state_dir = nothing_left / "durable-head"
+        with EmbeddedCluster(nodes, state_dir=state_dir, durable=True) as cluster:
+            ray.shutdown()
+            cluster.use()
+            start_daemon(state_dir / "daemon", probation_s=0.5, silent_s=20.0)
+            yield cluster
+            stop_daemon()
+    finally:
+        for name in [name for name in os.environ if name.startswith("RAY_")]:
+            del os.environ[name]
+        os.environ.update(kept)

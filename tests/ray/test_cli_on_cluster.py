@@ -18,7 +18,7 @@ from railweave.placement.constraints_file import parse_constraints
 from railweave.scheduler import Job
 from railweave.scheduler.cli.main import run
 from railweave.scheduler.client import Client
-from railweave.scheduler.embedded import EmbeddedCluster
+from railweave.scheduler.embedded import HEAD, EmbeddedCluster
 from shared_cluster import NODES
 from waiting import wait_until
 
@@ -396,3 +396,44 @@ def test_an_embedded_cluster_stays_until_down(nothing_left: Path) -> None:
         [*COMMAND, "status"], env=environment, capture_output=True, text=True, timeout=60
     )
     assert again.returncode == 1 and "no embedded cluster is running" in again.stderr
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_up_brings_the_head_of_an_embedded_cluster_back_and_jobs_go_on(
+    nothing_left: Path, tmp_path: Path
+) -> None:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
+    home = nothing_left / "headless-home"
+    environment = kept | {"RAILWEAVE_HOME": str(home)}
+
+    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*COMMAND, *arguments], env=environment, capture_output=True, text=True, timeout=240
+        )
+
+    up = ("up", "--embedded", "--nodes", "1", "--devices-per-node", "2", "--json")
+    assert call(*up).returncode == 0
+    assert "is running already" in call(*up).stderr
+    waits = f"import os, time\nwhile not os.path.exists({str(tmp_path / 'go')!r}): time.sleep(0.05)"
+    submitted = call("submit", "--devices", "2", "--json", "--", *PYTHON, waits)
+    job_id = json.loads(submitted.stdout)["id"]
+
+    def shown() -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(call("show", job_id, "--json").stdout)
+        return found
+
+    wait_until(lambda: shown()["state"] == "RUNNING", 120, "the job runs")
+    cluster = EmbeddedCluster.attach(home / "embedded.json")
+    assert cluster is not None
+    cluster.kill_node(HEAD)
+    refused = call("down")
+    assert refused.returncode == 1 and "railweave up --embedded" in refused.stderr
+    back = call(*up)
+    assert back.returncode == 0 and "starting the head" in back.stderr, back.stderr
+    assert [node["state"] for node in json.loads(back.stdout)["nodes"]] == ["ok", "ok"]
+    assert shown()["state"] == "RUNNING"
+    (tmp_path / "go").touch()
+    wait_until(lambda: shown()["state"] == "SUCCEEDED", 120, "the job has ended")
+    assert len(shown()["attempts"]) == 1
+    assert call("down").returncode == 0

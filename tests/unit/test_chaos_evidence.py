@@ -99,6 +99,18 @@ def test_what_breaks_nothing_needs_its_event_at_its_time_and_node() -> None:
         assert found.outcome is outcome, told
 
 
+def test_what_a_node_tells_once_may_be_lost_with_the_head() -> None:
+    fault, fine = done(Kind.AGENT_KILL, 10.0), History([attempt(1, None, None)], [])
+    head = done(Kind.HEAD_KILL, 12.0, node="head", until_s=17.0)
+    told = [event("daemon", 25.0)]
+    findings, unexplained = what_came([fault, head], fine, told)
+    assert [each.outcome for each in findings] == [Outcome.MASKED, Outcome.NOTICED]
+    assert findings[1].detect_s == 13.0 and unexplained == ()
+    broken = History([attempt(1, "node_lost", 14.0)], [])
+    _, unexplained = what_came([head], broken, told)
+    assert len(unexplained) == 1  # no attempt may break by it
+
+
 def test_what_may_break_nothing_and_has_no_event_is_borne_or_shows_as_unexplained() -> None:
     fault = done(Kind.AGENT_STOP, 10.0, until_s=13.0)
     [found], unexplained = what_came([fault], History([attempt(1, None, None)], []))
