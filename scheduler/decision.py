@@ -19,6 +19,8 @@ class Choice(StrEnum):
     """Nothing runs until enough devices are back: a node that only reboots is soon there again."""
     SHRINK = "shrink"
     """The job goes on with fewer devices now, and with all of them once they are back."""
+    MOVE = "move"
+    """The job starts at once on other devices, where each of its steps takes longer."""
     GROW = "grow"
     """A job that goes on with fewer devices is stopped and started with all of them."""
     STAY = "stay"
@@ -48,7 +50,7 @@ class Decision:
             "choice": self.chosen.choice.value,
             "devices": self.chosen.devices,
             "options": [[o.choice.value, o.devices, round(o.cost_s, 1)] for o in self.options],
-            **{name: round(value, 1) for name, value in self.numbers.items()},
+            **{name: _rounded(value) for name, value in self.numbers.items()},
         }
 
     def __str__(self) -> str:
@@ -56,6 +58,11 @@ class Decision:
             f"{o.choice} with {o.devices} devices {o.cost_s:.0f} s" for o in self.options
         )
         return f"{self.chosen.choice}: of what can be done costs {told}"
+
+
+def _rounded(value: float) -> float:
+    """To tenths, or to three digits where that would be nothing, as for a part of a step."""
+    return round(value, 1) if abs(value) >= 10 else float(f"{value:.3g}")
 
 
 def without_devices(
@@ -92,6 +99,35 @@ def without_devices(
         "lost_steps_s": lost_steps_s,
     }
     return Decision(min(options, key=lambda o: o.cost_s), tuple(options), numbers)
+
+
+def move_or_wait(
+    full: int,
+    *,
+    back_s: float,
+    start_s: float,
+    horizon_s: float,
+    step_s: float,
+    slower_s: float,
+) -> Decision:
+    """Whether to start at once on other devices, or when those of before are there again.
+
+    back_s: until that is expected. horizon_s: for how long the job stays where it starts, as until
+    its next fault. step_s: what a step took before; slower_s: by how much it is predicted to take
+    longer on the others.
+    """
+    wait = Option(Choice.WAIT, 0, back_s + start_s)
+    lost = slower_s / (step_s + slower_s)
+    move = Option(Choice.MOVE, full, start_s + horizon_s * lost)
+    numbers = {
+        "full": full,
+        "back_s": back_s,
+        "start_s": start_s,
+        "horizon_s": horizon_s,
+        "step_s": step_s,
+        "slower_s": slower_s,
+    }
+    return Decision(min((move, wait), key=lambda o: o.cost_s), (move, wait), numbers)
 
 
 def with_devices_back(

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
-from ..agents.checkpoint_pace import mtbf_s
 from .core import Core
-from .decision import Choice, Decision, expected_back_s, with_devices_back, without_devices
+from .decision import Choice, Decision, with_devices_back, without_devices
 from .job import Job
 from .ledger import Supply
 from .lifecycle import JobEvent, JobState, Outcome
 from .nodes import Nodes
+from .outlook import Outlook, start_s
 from .records import AttemptRecord, JobRecord
-
-# From a launch until all ranks run, until the job has shown how long that takes; and from there to
-# its first step: imports, rendezvous, loading.
-_LAUNCH_S = 10.0
-_FIRST_STEP_S = 20.0
-_MOST_EVENTS = 100_000
 
 
 class Elastic:
@@ -36,6 +29,7 @@ class Elastic:
         fits: Callable[[JobRecord], Awaitable[bool]],
     ) -> None:
         self._core = core
+        self._outlook = Outlook(core)
         self._nodes = nodes
         self._stop = stop
         self._fits = fits
@@ -60,9 +54,9 @@ class Elastic:
             sizes,
             free,
             refused=refused,
-            back_s=self._back_s(attempts),
-            start_s=_start_s(attempts),
-            lost_steps_s=self._lost_steps_s(job.job_id),
+            back_s=self._outlook.back_s(_nodes_of(attempts)),
+            start_s=start_s(attempts),
+            lost_steps_s=self._outlook.lost_steps_s(job.job_id),
         )
         self._tell(job, decided)
         if decided.chosen.choice is Choice.SHRINK:
@@ -88,14 +82,14 @@ class Elastic:
         decided = with_devices_back(
             job.devices,
             now,
-            horizon_s=self._horizon_s(job, attempts),
-            start_s=_start_s(attempts),
+            horizon_s=self._outlook.horizon_s(job, attempts),
+            start_s=start_s(attempts),
             lost_steps_s=0.0,  # it is done after a checkpoint
         )
         self._tell(job, decided)
         if decided.chosen.choice is not Choice.GROW:
             return
-        last = self._last_checkpoint(job_id, number)
+        last = self._outlook.last_checkpoint(job_id, number)
         since = self._grow_since.setdefault(job_id, (number, last, core.tick_s()))
         waited_s = core.tick_s() - since[2]
         if since[0] == number and last <= since[1] and waited_s < core.settings.grow_wait_s:
@@ -136,58 +130,11 @@ class Elastic:
                 data=decided.to_data(),
             )
 
-    def _back_s(self, attempts: list[AttemptRecord]) -> float:
-        """Until when the nodes that the last attempt has lost are expected to be back."""
-        core, now_s = self._core, self._core.now_s()
-        away = core.store.quarantined()
-        used = {str(node) for node, _ in attempts[-1].placement["devices"]}
-        ends = []
-        for node in used & away.keys():
-            found = away[node]
-            if found.until_s is not None:
-                ends.append(max(0.0, found.until_s - now_s))
-            else:
-                away_s = max(0.0, now_s - found.since_s)
-                unknown_s = core.settings.return_s
-                ends.append(expected_back_s(self._absences_s(), away_s, unknown_s))
-        return max(ends, default=core.settings.return_s)
-
-    def _absences_s(self) -> list[float]:
-        """How long nodes were out that are used again."""
-        since: dict[str, float] = {}
-        found = []
-        for event in self._core.store.events(None, 0, _MOST_EVENTS):
-            node = str(event.data.get("node"))
-            if event.kind == "quarantined" and event.data.get("until_s") is None:
-                since[node] = event.time_s
-            elif event.kind == "released" and node in since:
-                found.append(max(0.0, event.time_s - since.pop(node)))
-        return found
-
-    def _lost_steps_s(self, job_id: str) -> float:
-        """Half of the time between two checkpoints: what a stop at any moment costs."""
-        times = [e.time_s for e in self._core.store.events(job_id) if e.kind == "checkpoint"]
-        gaps = [b - a for a, b in pairwise(times) if b > a]
-        return sorted(gaps)[len(gaps) // 2] / 2 if gaps else 0.0
-
-    def _last_checkpoint(self, job_id: str, number: int) -> int:
-        """The event of an attempt's last checkpoint; 0 where there is none."""
-        events = self._core.store.events(job_id)
-        found = [e.seq for e in events if e.kind == "checkpoint" and e.attempt == number]
-        return max(found, default=0)
-
-    def _horizon_s(self, job: JobRecord, attempts: list[AttemptRecord]) -> float:
-        spans = [(each.running_s, each.fault_seen_s) for each in attempts]
-        run_s = sum(max(0.0, end - start) for start, end in spans if start and end)
-        return mtbf_s(job.devices, job.life.faults, run_s)
-
     def _forget(self, job_id: str) -> None:
         self._sizes.pop(job_id, None)
         self._told.pop(job_id, None)
         self._grow_since.pop(job_id, None)
 
 
-def _start_s(attempts: list[AttemptRecord]) -> float:
-    """How long a launch of this job takes until its first step."""
-    spans = [each.running_s - each.started_s for each in attempts if each.running_s]
-    return max(spans, default=_LAUNCH_S) + _FIRST_STEP_S
+def _nodes_of(attempts: Sequence[AttemptRecord]) -> set[str]:
+    return {str(node) for node, _ in attempts[-1].placement["devices"]}

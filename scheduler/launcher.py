@@ -25,6 +25,7 @@ from .lifecycle import JobEvent, JobState, Outcome
 from .link import off_loop, reason, within
 from .messages import AttemptPlan
 from .nodes import Nodes
+from .patience import Patience
 from .placing import Found, find_placement, moved_ranks
 from .preflight import NotFit, Preflight
 from .records import DoubleBooking, JobRecord, NewAttempt
@@ -52,6 +53,7 @@ class Launcher:
         self._nodes = nodes
         self.copies = Copies(core, nodes)
         self._preflight = Preflight(core, nodes)
+        self._patience = Patience(core, nodes)
         self.under_way: dict[str, asyncio.Task[None]] = {}
         self._refusals: dict[str, tuple[int, float]] = {}
 
@@ -72,6 +74,8 @@ class Launcher:
             wait_s = core.settings.settle_s if found.never and whole else _UNPLACEABLE_S
             why = found.not_now or found.never
             core.unplaceable[job_id] = Refusal(why, core.tick_s() + wait_s, devices)
+            return
+        if before and await self._patience.waits(record, job, ledger, before, found.placement):
             return
         number = record.life.attempt + 1
         moved = moved_ranks(before.devices, found.placement.devices) if before else None

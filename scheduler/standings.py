@@ -94,6 +94,10 @@ class Standings:
         with self._kept(node, Standing()):
             return self._core.store.release(node, "released on request", self._core.now_s())
 
+    def lost(self) -> set[str]:
+        """Nodes that are out because they were lost, be it that they are back and must be well."""
+        return {n for n in self._core.store.quarantined() if self._of(n).out is Why.LOST}
+
     def records(self, names: set[str]) -> list[NodeRecord]:
         """Standings of these nodes and of all that anything is held against, by name."""
         now_s, rules = self._core.now_s(), self._core.settings.rules
