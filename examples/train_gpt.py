@@ -5,6 +5,7 @@
 Needs only torchrun's environment. Under Railweave it also takes the checkpoint directory, the
 attempt and the checkpoint to resume from out of the environment. Data order, dropout and sums are
 functions of the step, so a run that was broken off and resumed ends with the very same weights.
+With `--dp auto` it goes on with any number of replicas, from the very weights that were saved.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -30,7 +32,8 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     whole = {"type": positive, "metavar": "N"}
     parser.add_argument("--tp", default=1, help="slices of every layer", **whole)
-    parser.add_argument("--dp", default=1, help="replicas of the whole model", **whole)
+    replicas = "replicas of the whole model; auto: as many as the ranks of this start make"
+    parser.add_argument("--dp", default=1, type=number_or_auto, metavar="N", help=replicas)
     parser.add_argument("--pp", default=1, help="stages of the pipeline", **whole)
     parser.add_argument("--steps", default=100, help="stop after this step", **whole)
     parser.add_argument("--layers", default=4, **whole)
@@ -44,7 +47,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", default=1, type=int)
     parser.add_argument("--text", default=TEXT, type=Path, help="the text to learn")
     often = "steps between checkpoints; auto: so often as loses the least time"
-    parser.add_argument("--save-every", default=10, type=steps_or_auto, metavar="N", help=often)
+    parser.add_argument("--save-every", default=10, type=number_or_auto, metavar="N", help=often)
     parser.add_argument("--blocking-saves", action="store_true", help="stand still while saving")
     parser.add_argument("--keep", default=3, help="checkpoints that are kept", **whole)
     parser.add_argument("--checkpoint-dir", default=os.environ.get(checkpoint.DIRECTORY_VARIABLE))
@@ -53,6 +56,11 @@ def arguments() -> argparse.Namespace:
     describe = "print the communication graph of this job as railweave.pcg/1 and end"
     parser.add_argument("--describe", action="store_true", help=describe)
     options = parser.parse_args()
+    there = int(os.environ.get("WORLD_SIZE", "1"))
+    options.resizable = options.dp is None
+    if options.resizable and options.describe:
+        parser.error("--describe needs a number of replicas: give --dp N")
+    options.dp = options.dp or max(1, there // (options.tp * options.pp))
     for total, parts in (
         ("layers", ("pp",)),
         ("heads", ("tp",)),
@@ -66,8 +74,8 @@ def arguments() -> argparse.Namespace:
             names = " x ".join(f"--{part.replace('_', '-')}" for part in parts)
             found = getattr(options, total)
             parser.error(f"--{total} {found} does not divide by {names} = {divisor}")
-    ranks, there = options.tp * options.dp * options.pp, os.environ.get("WORLD_SIZE", "1")
-    if ranks != int(there) and not options.describe:
+    ranks = options.tp * options.dp * options.pp
+    if ranks != there and not options.describe:
         parser.error(f"--tp x --dp x --pp is {ranks} ranks, but WORLD_SIZE is {there}")
     return options
 
@@ -79,8 +87,8 @@ def positive(text: str) -> int:
     return value
 
 
-def steps_or_auto(text: str) -> int | None:
-    """A number of steps, or None for `auto`, for argparse."""
+def number_or_auto(text: str) -> int | None:
+    """A whole number of at least 1, or None for `auto`, for argparse."""
     return None if text == "auto" else positive(text)
 
 
@@ -213,35 +221,56 @@ class Saves:
             return 0
         if self.checkpointer is None:
             raise SystemExit("RAILWEAVE_RESUME_FROM is set, but no checkpoint directory is")
-        state = self.checkpointer.load(self.resume_from)
-        stage.load_state_dict(state["model"])
-        optimizer.load(state["optimizer"])
-        set_generator(state["generator"], self.grid.device)
+        if self.options.resizable:
+            state = self.resharded(stage, optimizer)
+        else:
+            state = self.checkpointer.load(self.resume_from)
+            stage.load_state_dict(state["model"])
+            optimizer.load(state["optimizer"])
+            set_generator(state["generator"], self.grid.device)
         if self.grid.rank == 0:
             say(f"resumed step={state['step']} from={self.resume_from}")
         return int(state["step"])
+
+    def sliced(self, step: int, stage: Stage, optimizer: AdamW) -> dict[str, Any]:
+        """This rank's state as any number of replicas reads it: replicas have the same in it."""
+        part = f"stage {self.grid.stage} slice {self.grid.slice}"
+        return {"step": step, part: {"model": stage.state_dict(), **optimizer.state()}}
+
+    def resharded(self, stage: Stage, optimizer: AdamW) -> dict[str, Any]:
+        """Load a state that was saved by as many replicas as there were then, in place."""
+        from railweave.agents.checkpoint_reshard import load_sharded
+
+        state = self.sliced(0, stage, optimizer)
+        load_sharded(self.resume_from, state)
+        (part,) = (found for found in state.values() if isinstance(found, dict))
+        optimizer.load(part)
+        return state
 
     def save(self, step: int, stage: Stage, optimizer: AdamW) -> None:
         """Save this rank's state; rank 0 makes it a checkpoint once all have."""
         if self.checkpointer is None:
             return
-        state = {
-            "step": step,
-            "model": stage.state_dict(),
-            "optimizer": optimizer.state(),
-            "generator": generator_state(self.grid.device),
-        }
         began_s = time.monotonic()
-        if self.background is not None:
-            self.background.save(step, state)
+        if self.options.resizable:
+            from railweave.agents.checkpoint_reshard import save_sharded
+
+            state = self.sliced(step, stage, optimizer)
+            save_sharded(self.background or self.checkpointer, step, state)
         else:
-            self.checkpointer.save(step, state)
-            if self.grid.rank == 0:
-                path = self.checkpointer.commit(step, self.options.commit_timeout_s)
-                say(f"saved step={step} path={path}")
-                checkpoint.prune(
-                    self.options.checkpoint_dir, self.options.keep, check=checkpoint.Check.SIZES
-                )
+            state = {
+                "step": step,
+                "model": stage.state_dict(),
+                "optimizer": optimizer.state(),
+                "generator": generator_state(self.grid.device),
+            }
+            (self.background or self.checkpointer).save(step, state)
+        if self.background is None and self.grid.rank == 0:
+            path = self.checkpointer.commit(step, self.options.commit_timeout_s)
+            say(f"saved step={step} path={path}")
+            checkpoint.prune(
+                self.options.checkpoint_dir, self.options.keep, check=checkpoint.Check.SIZES
+            )
         if self.grid.rank == 0:
             say(f"stalled step={step} stall_s={time.monotonic() - began_s:.6f}")
 
@@ -258,6 +287,15 @@ class Saves:
                 if outcome.path or outcome.failed:
                     say(str(outcome))
             self.background.close()
+
+
+def seed_dropout(options: argparse.Namespace, grid: Grid, step: int) -> None:
+    """Draw the dropout masks of a step as a function of it, whatever the number of replicas.
+
+    The slices of a stage must draw the same; stages and replicas need not.
+    """
+    stream = (options.seed * 1_000_003 + step) * 1_000_003
+    torch.manual_seed(stream + grid.stage * 65_537 + grid.replica)
 
 
 def generator_state(device: torch.device) -> torch.Tensor:
@@ -321,9 +359,15 @@ def main() -> None:
     torch.manual_seed(options.seed * 1_000_003 + grid.stage * grid.dp + grid.replica)
     saves = Saves(options, grid)
     done = saves.resume(stage, optimizer)
+    if done and options.resizable:
+        checksum = weights_sha256(stage, grid)
+        if rank == 0:
+            say(f"goes on with dp={grid.dp} weights_sha256={checksum}")
     for step in range(done + 1, options.steps + 1):
         began_s = time.monotonic()
         time.sleep(options.step_delay_s)
+        if options.resizable:
+            seed_dropout(options, grid, step)
         loss = pipeline.step(*text.micro_batches(step, grid))
         average_gradients(stage.parameters(), grid)
         optimizer.step()

@@ -28,6 +28,13 @@ from .session import connected
 @click.option("--tp", type=click.IntRange(min=1), help="Tensor-parallel degree.")
 @click.option("--pp", type=click.IntRange(min=1), help="Pipeline stages.")
 @click.option("--dp", type=click.IntRange(min=1), help="Data-parallel replicas.")
+@click.option(
+    "--min-dp",
+    "least",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Go on with so many replicas at least while devices are lost and none are free.",
+)
 @click.option("--workload", "workload_path", help="A workload file, such as `plan` saves.")
 @click.option("--pcg", "pcg_path", help="A communication graph file, instead of degrees.")
 @click.option("--priority", type=int, default=0, show_default=True, help="Higher starts first.")
@@ -45,6 +52,7 @@ def command(
     tp: int | None,
     pp: int | None,
     dp: int | None,
+    least: int | None,
     workload_path: str | None,
     pcg_path: str | None,
     priority: int,
@@ -73,6 +81,7 @@ def command(
         workload=typical_workload(tp or 1, pp or 1, dp or 1) if split else _workload(workload_path),
         pcg=PCG.load(pcg_path) if pcg_path else None,
         devices=devices,
+        min_data_parallel=least,
         priority=priority,
         checkpoint_dir=_absolute(checkpoint_dir),
         max_restarts=max_restarts,

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from job_bench import Bench
+from railweave.scheduler.client import JobHandle
 from railweave.scheduler.embedded import EmbeddedCluster
 from railweave.scheduler.lifecycle import JobState
 from shared_cluster import NODES
@@ -75,3 +82,76 @@ def test_a_job_shrinks_while_a_node_is_away_and_grows_after_a_checkpoint_once_it
     (resize,) = [event for event in job.events() if event.kind == "resize"]
     assert resize.message == "grows from 8 to 10 devices"
     assert resize.data["horizon_s"] > resize.data["start_s"] > 0
+
+
+SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "train_gpt.py"
+SIZES = ("--batch", "12", "--micro-batches", "1", "--hidden", "32", "--seq", "32", "--dropout", "0")
+
+
+def losses(text: str) -> dict[int, float]:
+    found = re.findall(r"^step=(\d+) .*hex=(\S+)", text, re.M)
+    return {int(step): float.fromhex(loss) for step, loss in found}
+
+
+def log(job: JobHandle, attempt: int) -> str:
+    try:
+        return job.logs(rank=0, attempt=attempt)
+    except LookupError:
+        return ""
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_training_shrinks_and_grows_through_a_checkpoint_that_is_resharded(
+    cluster: EmbeddedCluster, bench: Bench
+) -> None:
+    others = bench.submit("until('never')", devices=6, name="others")
+    bench.until(others, JobState.RUNNING, 120)
+    options = [*SIZES, "--dp", "auto", "--save-every", "6", "--steps", "100000"]
+    job = bench.submit(
+        "",
+        entrypoint=["python", str(SCRIPT), *options, "--step-delay-s", "0.1"],
+        devices=4,
+        min_data_parallel=2,
+        working_dir=str(SCRIPT.parent),
+    )
+    found: dict[int, float] = {}
+
+    def trains_on(attempt: int, beyond: int) -> None:
+        """Wait until an attempt has done more steps, and keep the losses of all of its steps."""
+
+        def done() -> bool:
+            assert not job.state.final, job.explain()
+            return max(losses(log(job, attempt)), default=0) > beyond
+
+        wait_until(done, 240, f"attempt {attempt} is beyond step {beyond}")
+        for step, loss in losses(log(job, attempt)).items():
+            assert loss == pytest.approx(found.setdefault(step, loss), rel=1e-5)
+
+    trains_on(1, 8)
+    assert job.placement is not None
+    victim = job.placement.devices[-1][0]
+    cluster.kill_node(victim)
+    trains_on(2, 14)
+    cluster.add_node(next(node for node in NODES if node.name == victim))
+    wait_until(lambda: len(job.attempts) > 2, 240, "it has grown")
+    trains_on(2, 14)
+    trains_on(3, max(found) + 6)
+    sizes = [len(each.placement["devices"]) for each in job.attempts]
+    told = [re.search(r"^goes on with dp=(\d)", log(job, number), re.M) for number in (2, 3)]
+    assert sizes == [4, 2, 4] and [each and each[1] for each in told] == ["2", "4"]
+    job.cancel()
+
+    # One process that nothing befalls learns the same, step by step.
+    plain = {k: v for k, v in os.environ.items() if not k.startswith(("RAILWEAVE_", "RAY_"))}
+    alone = subprocess.run(
+        [sys.executable, str(SCRIPT), *SIZES, "--steps", str(max(found))],
+        env=plain,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    expected = losses(alone.stdout)
+    assert sorted(found) == list(range(1, max(found) + 1))
+    assert found == {step: pytest.approx(expected[step], rel=1e-4) for step in found}

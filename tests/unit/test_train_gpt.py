@@ -196,6 +196,40 @@ def test_a_pipeline_of_four_stages_learns_what_one_process_learns(
     assert_close(losses(found), one_process)
 
 
+@pytest.mark.parametrize(
+    ("slices", "blocking"),
+    [(1, False), pytest.param(2, True, marks=pytest.mark.soak)],
+)
+def test_what_some_replicas_have_saved_fewer_and_more_go_on_with_bit_for_bit(
+    tmp_path: Path, one_process: dict[int, str], slices: int, blocking: bool
+) -> None:
+    options = ["--tp", str(slices), "--dp", "auto", "--dropout", "0", "--save-every", "4"]
+    # Starts of processes are what takes time here, so only the longer form grows again.
+    sizes = [(2, 4), (1, 8), (2, 12)] if blocking else [(2, 4), (1, 8)]
+    options += ["--blocking-saves"] if blocking else []
+    directory = tmp_path / "checkpoints"
+    found: dict[int, str] = {}
+    saved, resume_from = "", ""
+    for attempt, (replicas, steps) in enumerate(sizes, start=1):
+        text = run(
+            tmp_path / f"run-{attempt}",
+            replicas * slices,
+            *options,
+            *("--steps", str(steps)),
+            attempt=attempt,
+            resume_from=resume_from,
+            checkpoint_dir=directory,
+        )
+        if resume_from:
+            assert f"goes on with dp={replicas} weights_sha256={saved}" in text
+        found |= losses(text)
+        saved = re.findall(r"^done .*weights_sha256=(\w{64})", text, re.MULTILINE)[0]
+        newest = latest(directory, world_size=1000)
+        assert newest.step == steps and newest.path is not None
+        resume_from = newest.path
+    assert_close(found, {step: one_process[step] for step in range(1, steps + 1)})
+
+
 def test_all_three_dimensions_learn_what_one_process_learns_and_send_what_is_described(
     tmp_path: Path, one_process: dict[int, str]
 ) -> None:
