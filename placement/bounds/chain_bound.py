@@ -57,12 +57,11 @@ def _by_blocks(
     best = 0.0
     work = min(work, _PATIENT_STEPS * bound_work(loosest))
     for nets, links in gathered.bearable:
-        scaled = replace(loosest, cost=loosest.cost * nets, link=loosest.link * links)
-        constant = chains.net_constant * nets + chains.link_constant * links
+        lighter, constant = chains.weighed(loosest, nets, links)
         target = cost * max(nets, links) - constant
-        least = spread_bound(scaled, target, work / len(gathered.bearable))
+        least = spread_bound(lighter, target, work / len(gathered.bearable))
         best = max(best, least + constant - SAFETY * (abs(constant) + abs(least)))
-        best = max(best, shape_bound(scaled, constant, target + constant, work))
+        best = max(best, shape_bound(lighter, constant, target + constant, work))
     return best * min(1.0, gathered.grip)
 
 

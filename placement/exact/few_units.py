@@ -106,10 +106,9 @@ def _by_blocks(
     loosest = replace(problem, room=rooms)
     least = 0.0
     for nets, links in gathered.bearable:
-        scaled = replace(loosest, cost=loosest.cost * nets, link=loosest.link * links)
-        best = best_spread(scaled, found, work / len(gathered.bearable))
+        lighter, constant = chains.weighed(loosest, nets, links)
+        best = best_spread(lighter, found, work / len(gathered.bearable))
         if best is not None:
-            constant = chains.net_constant * nets + chains.link_constant * links
             least = max(least, _safe(best.bound, constant))
     return _of_blocks(gathered, least)
 

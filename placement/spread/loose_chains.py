@@ -61,6 +61,7 @@ def loose_chains(graph: UnitGraph) -> Chains | None:
         link_constant=0.0,
         left_out_bytes=float(graph.link_weight.sum()) - linked,
         kind=np.full(classes, ANY_KIND, dtype=np.int64),
+        paired=np.zeros_like(cost),
     )
 
 

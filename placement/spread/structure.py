@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..jobs.index import PAIRS, RING, Floats, Ints
 from ..jobs.units import UnitGraph
+from .counts import Counts
 
 _MOST_LEFT_OUT = 0.25
 """Where every class is one unit: bytes that chains may leave out, to those they take."""
@@ -20,7 +21,8 @@ class Chains:
 
     members: the units of each class, in chain order. Where class p + 1 continues the chain of
         class p, unit i of the one is linked to unit i of the other.
-    cost, link: as in Counts. net_constant, link_constant: bytes to add to what Counts says.
+    cost, link: as in Counts. paired: the part of cost that links inside classes of two make.
+    net_constant, link_constant: bytes to add to what Counts says.
     left_out_bytes: links that no chain could take; they cost something or nothing. Those that
         close a chain are among them, for counts tell the least that they cost, not always all.
     """
@@ -32,6 +34,16 @@ class Chains:
     link_constant: float
     left_out_bytes: float
     kind: Ints
+    paired: Floats
+
+    def weighed(self, problem: Counts, nets: float, links: float) -> tuple[Counts, float]:
+        """A problem on these chains with nets and links lighter by factors, and its constant."""
+        lighter = replace(
+            problem,
+            cost=problem.cost * nets + self.paired * (links - nets),
+            link=problem.link * links,
+        )
+        return lighter, self.net_constant * nets + self.link_constant * links
 
     @property
     def constant(self) -> float:
@@ -132,6 +144,7 @@ def _chains(graph: UnitGraph, class_of: Ints) -> Chains | None:
             constant -= weight
     if most == 1 and _left_out_surely(graph):
         return None
+    nets = cost.copy()
     joints = _joints(graph, class_of, size, cost)
     if joints is None:
         return None
@@ -148,7 +161,8 @@ def _chains(graph: UnitGraph, class_of: Ints) -> Chains | None:
         return None
     link[-1] = _closing(order, between, link)
     linked += float(link[-1]) * len(members[-1])
-    return Chains(members, cost[order], link, constant, linked, left_out, kinds[order])
+    paired = (cost - nets)[order]
+    return Chains(members, cost[order], link, constant, linked, left_out, kinds[order], paired)
 
 
 def _closing(

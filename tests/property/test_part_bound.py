@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import combinations
 
 import numpy as np
@@ -19,6 +20,7 @@ from railweave.placement.bounds.part_cost import (
     divisions_of,
     part_cost,
 )
+from railweave.placement.errors import BoundAboveCost
 from railweave.placement.exact.unit_classes import families_of_class
 from railweave.placement.jobs.index import Floats, Ints
 from railweave.placement.spread.structure import ways_to_class
@@ -157,3 +159,11 @@ def test_a_job_whose_groups_must_be_split_over_pods_is_proved_best(base: int, nu
     placement = place(pcg, cluster, constraints=constraints)
     assert placement.proved_optimal
     assert placement.lower_bound_bytes > 0
+
+
+def test_links_inside_a_class_of_two_blocks_count_as_links_where_blocks_may_be_split() -> None:
+    _, pcg, cluster, constraints = small.job(73110505, 148)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", BoundAboveCost)
+        placement = place(pcg, cluster, constraints=constraints)
+    assert placement.proved_optimal
