@@ -29,8 +29,13 @@ _INNER_SHARE = 0.7
 """Part of the work of a domain for dividing it; the rest is for the domains in it."""
 _MOST_REHOMED = 128
 """Units up to which each part of a division is tried in every domain with room for it."""
-_ENOUGH_OUTSIDE, _ENOUGH_INSIDE = 5e-3, 5e-4
+_ENOUGH_OUTSIDE, _ENOUGH_INSIDE = 5e-3, 2e-3
 """Work a unit from which dividing a job, or a part of it inwards, gains little."""
+_PACE, _PACE_LOST = 2.5, 5e-4
+"""Work done on dividing a job for each that is charged, and how much less it is for each unit.
+
+Dividing takes about half the time that its work stands for, and many units take time to read.
+"""
 _WALK_SHARE = 0.25
 """Part of the work inwards for a walk in which bytes at the outermost boundary may not rise."""
 _WALK_HEAT = 0.2
@@ -63,12 +68,13 @@ def place_irregular(
     work = budget.left * _SEARCH_SHARE
     level = fabric.levels
     counted, spent = counted_starts(graph, room, level - 1, outermost, work, seed)
-    own = min((work - spent) * _OUTERMOST_SHARE, _ENOUGH_OUTSIDE * graph.units)
+    pace = max(1.0, _PACE - _PACE_LOST * graph.units)
+    own = min((work - spent) * _OUTERMOST_SHARE * pace, _ENOUGH_OUTSIDE * graph.units)
     begun = [start[order] for start in counted]
     found, done = _divisions(
         graph, room, level, outermost, order, starts, own, seed, begun, THREADS
     )
-    done += spent
+    done = done / pace + spent
     budget.charge(done)
     work = max(0.0, work - done)
     inwards = work * (1 - _WALK_SHARE) / len(found)
@@ -209,7 +215,8 @@ def _divide(
         return
     children = room.inside[level][domain]
     own = work * _INNER_SHARE
-    found, done = _divisions(graph, room, level, children, units, [units], own, seed)
+    orders = [units, np.sort(units)]
+    found, done = _divisions(graph, room, level, children, units, orders, own, seed)
     where = found[0]
     budget.charge(done)
     work -= done

@@ -26,8 +26,8 @@ _MOST_LINKS = 400_000
 _HEAVIEST_LINKS = 50
 """Links of each unit that stand for all of them where there are many more, but at the end."""
 _POOL = 12
-_FRESH = 24
-"""New divisions with which a pool begins."""
+_FRESH, _FRESH_OF_FEW = 24, 8
+"""New divisions with which a pool begins, and of few units, for which most are the same."""
 _STALE, _STALE_AT_LEAST = 100, 20
 """Combinations without a better division after which a pool is given up for a new one, at most; for
 few units so many and one for every other unit."""
@@ -41,6 +41,8 @@ _MOST_FLAT_UNITS = 2000
 """Units up to which starts are refined as they are."""
 _IN_PIECES = 0.5
 """Part of the combinations in whose place a division is walked on in pieces, if it has any."""
+_SHUFFLED = (0.3, 0.5, 1.0)
+"""Parts of the units that change places at random where divisions cannot be combined."""
 _TRIES_PER_GAIN = 4
 """Walks in pieces for each that gained something, and before the first, after which they end."""
 _GROWTHS = 6
@@ -123,6 +125,7 @@ class _Evolving:
         self._chance = np.random.default_rng(seed)
         self._runs = 0
         self._net = heaviest_nets(local)
+        self._coarsens = len(local.size) > _enough(local)
         self._tries, self._gains = 0, 0
         self.done = local.entries / ENTRIES_PER_WORK
         self.exhausted = False
@@ -151,7 +154,7 @@ class _Evolving:
             before = self.best.cost
             pool: list[Divided] = list(self.elites) if pools % 4 == 3 else []
             if not pool:
-                for _ in range(_FRESH):
+                for _ in range(_FRESH if self._coarsens else _FRESH_OF_FEW):
                     if self._over(work):
                         break
                     self._fresh(pool)
@@ -206,12 +209,30 @@ class _Evolving:
 
     def _combine(self, pool: list[Divided], work: float) -> None:
         stale, most = 0, min(_STALE, _STALE_AT_LEAST + len(self._local.size) // 2)
-        while len(pool) > 1 and stale < most and not self._over(work):
+        while pool and stale < most and not self._over(work):
             before = pool[0].cost
             some = self._net is not None and self._chance.random() < _IN_PIECES
             if not (some and self._in_pieces(pool, pool[self._drawn(len(pool))].where)):
-                self._combined(pool)
+                if len(pool) > 1 and self._coarsens:
+                    self._combined(pool)
+                else:
+                    self._shuffled(pool)
             stale = 0 if pool[0].cost < before else stale + 1
+
+    def _shuffled(self, pool: list[Divided]) -> None:
+        """Admit what becomes of a division some of whose units changed places at random.
+
+        From few units new divisions are nearly always the same, and combining them changes nothing.
+        """
+        local, chance = self._local, self._chance
+        where = pool[self._drawn(len(pool))].where.copy()
+        some = chance.random(len(where)) < chance.choice(_SHUFFLED)
+        for kind in np.unique(local.kind):
+            units = np.flatnonzero(some & (local.kind == kind))
+            where[units] = where[chance.permutation(units)]
+        where, spent = refined(local, where)
+        self._count(spent)
+        self._admit(pool, where)
 
     def _combined(self, pool: list[Divided]) -> None:
         one, other = (pool[i] for i in np.sort(self._chance.permutation(len(pool))[:2]))
@@ -298,6 +319,11 @@ def _exchanged(local: Local, where: Ints, chance: np.random.Generator) -> Ints:
     return to[where]
 
 
+def _enough(local: Local) -> int:
+    """Units that make a problem coarse enough to be divided at once."""
+    return max(_FEW_UNITS, _UNITS_PER_DOMAIN * int((local.room > 0).sum()))
+
+
 def _cost(divided: Divided) -> float:
     return divided.cost
 
@@ -309,7 +335,7 @@ def _multilevel(
     done = 0.0
     levels: list[tuple[Local, Ints]] = []
     now = local
-    enough = max(_FEW_UNITS, _UNITS_PER_DOMAIN * int((local.room > 0).sum()))
+    enough = _enough(local)
     total = int(local.size.sum())
     most = max(1, min(int(1.5 * total / enough), int(local.room.max()) // 4))
     while len(now.size) > enough:

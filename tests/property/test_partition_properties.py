@@ -178,3 +178,36 @@ def test_where_everything_is_linked_the_heaviest_links_stand_for_all_until_the_e
     assert local.fits(found)
     together = local.bytes_of(np.zeros(ranks, dtype=np.int64))
     assert local.bytes_of(found) - together < 0.95 * (local.bytes_of(by_place) - together)
+
+
+@pytest.mark.parametrize("seed", [71, 81])
+def test_few_units_from_which_new_divisions_are_all_alike_are_divided_as_well_as_any(
+    seed: int,
+) -> None:
+    """Stages of three units, and room for every unit once: cut between stages is best."""
+    chance = np.random.default_rng(seed)
+    stages, replicas, noise = 13, 3, 20
+    units = np.arange(stages * replicas).reshape(stages, replicas)
+    member = [*units, *np.stack([units[:-1].ravel(), units[1:].ravel()], axis=1)]
+    form = [0] * stages + [2] * (units[1:].size + noise)
+    weight = [6.0] * stages + [1.0] * units[1:].size
+    for _ in range(noise):
+        member.append(chance.choice(units.size, 2, replace=False))
+        weight.append(float(chance.lognormal()))
+    number = chance.permutation(units.size)
+    demand = Demand(
+        ranks=units.size,
+        form=np.array(form),
+        weight=np.array(weight),
+        start=np.concatenate([[0], np.cumsum([len(m) for m in member])]),
+        member=np.concatenate([np.sort(number[m]) for m in member]),
+        kind=np.full(units.size, ANY_KIND),
+    )
+    none = np.zeros((2, 0), dtype=np.int64)
+    local = Local.of(unit_graph(demand), np.arange(units.size), np.array([19, 20]), none)
+    found, _ = partitioned(local, [np.repeat([0, 1], local.room)], 0.05, seed)
+    assert local.fits(found)
+    for order in (number, number[::-1]):
+        by_stage = np.empty(units.size, dtype=np.int64)
+        by_stage[order] = np.repeat([0, 1], local.room)
+        assert local.bytes_of(found) <= local.bytes_of(refined(local, by_stage)[0]) + 1e-6
