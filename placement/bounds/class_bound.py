@@ -47,7 +47,7 @@ def class_bound(
     slots: some placement; known: its bytes. Unlike the bounds of atoms and blocks this leans on no
     set that might better be split.
     """
-    graph, unit_of = surely_whole(fabric, demand)
+    graph, unit_of = surely_whole(demand, np.bincount(fabric.slot_node))
     size = demand.ranks // graph.units
     free = np.bincount(fabric.slot_domain[-1])
     domains = np.flatnonzero(free >= size)
@@ -100,9 +100,11 @@ def housed(fabric: Fabric, graph: UnitGraph, unit_of: Ints, domain: Ints, seed: 
     return slots_on(fabric, unit_of, node)
 
 
-def surely_whole(fabric: Fabric, demand: Demand) -> tuple[UnitGraph, Ints]:
-    """Sets of ranks that some best placement does not split, and the set of each rank."""
-    free = np.bincount(fabric.slot_node)
+def surely_whole(demand: Demand, free: Ints) -> tuple[UnitGraph, Ints]:
+    """Sets of ranks that some best placement does not split, and the set of each rank.
+
+    free: devices of each node, or of each domain where a set may be split over its nodes.
+    """
     graph, unit_of, size = unit_graph(demand), np.arange(demand.ranks), 1
     while True:
         found = gather_heaviest(graph, int(free.max(initial=1)) // size)

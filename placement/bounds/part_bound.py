@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..exact.exact_counts import MOST_UNITS
+from ..exact.part_domains import best_by_domain
 from ..exact.part_model import MOST_COLUMNS, best_parts, columns_within, surviving
 from ..exact.part_prices import PartProblem, Priced, price_parts
 from ..exact.unit_classes import chain_of_classes, families_by_class, family_key
@@ -144,9 +145,16 @@ class _Job:
             columns = columns_within(priced, self.target) if least < self.target else None
             if columns is not None and len(columns.used) <= MOST_COLUMNS:
                 problem = priced.problem
-                found = best_parts(problem, columns, least, self.target, work - done)
+                found = best_parts(problem, columns, least, self.target, (work - done) / 2)
+                done += found.work
+                if found.choice is not None and found.bound < self.target:
+                    least = max(least, found.bound)
+                    apart = best_by_domain(problem, columns, least, self.target, work - done)
+                    if apart is not None:
+                        found = apart
+                        done += found.work
                 rows = None if found.choice is None else _rows(problem, found.choice)
-                return PartResult(self._bytes(found.bound), rows, done + found.work)
+                return PartResult(self._bytes(found.bound), rows, done)
         return PartResult(self._bytes(least), None, done)
 
     def _alone(self, side: int) -> PartProblem:
@@ -229,9 +237,9 @@ def bound_by_parts(fabric: Fabric, demand: Demand, known: float, budget: Budget)
 
     known: bytes of some placement.
     """
-    graph, _ = surely_whole(fabric, demand)
-    size = demand.ranks // graph.units
     free = np.bincount(fabric.slot_domain[-1])
+    graph, _ = surely_whole(demand, free)
+    size = demand.ranks // graph.units
     rooms = free[free >= size] // size
     if not 2 <= graph.units <= MOST_UNITS or len(rooms) < 2 or (graph.kind != ANY_KIND).any():
         return 0.0

@@ -92,7 +92,7 @@ def columns_within(priced: Priced, limit: float) -> PartColumns | None:
         choice = np.column_stack([choice[at], order[which]])
         owner, slack = owner[at], slack[at] - over[which]
     rows = rows[owner]
-    lost = (np.minimum(rows, np.roll(rows, -1, axis=1)) - _overlaps(problem, choice)) * problem.link
+    lost = (np.minimum(rows, np.roll(rows, -1, axis=1)) - overlaps(problem, choice)) * problem.link
     kept = lost.sum(axis=1) <= slack
     rows, choice, lost = rows[kept], choice[kept], lost[kept]
     paid = np.zeros(len(rows))
@@ -102,7 +102,7 @@ def columns_within(priced: Priced, limit: float) -> PartColumns | None:
     return PartColumns(choice, paid, rows.sum(axis=1))
 
 
-def _overlaps(problem: PartProblem, choice: Ints) -> Ints:
+def overlaps(problem: PartProblem, choice: Ints) -> Ints:
     """`[column, class]`: the most units that can be matched with ones of the next class.
 
     Links that join sets to sets match no more in any two sets than the smaller part of them.

@@ -74,9 +74,6 @@ def found_by_search(
     if cost > bound * (1 + SAFETY):
         classes = class_bound(fabric, demand, slots, cost, budget, seed)
         bound = max(bound, classes.bound_bytes)
-        by_units = _proved_by_units(fabric, gathered, room, budget, bound, seed, node)
-        bound = max(bound, by_units)
-        slots = slots_on(fabric, gathered.atom_of, node)
         if classes.slots is not None and fewer_bytes(fabric, demand, classes.slots, slots):
             slots, method = classes.slots, "classes"
     if demand.ranks <= _MOST_SINGLE and (np.bincount(fabric.slot_node) % gathered.atom).any():
@@ -84,10 +81,16 @@ def found_by_search(
         if fewer_bytes(fabric, demand, apart, slots):
             slots, method = apart, "multilevel"
     cost = float(cut_bytes(fabric, demand, slots)[-1])
-    if cost > bound * _LOOSE:
-        bound = max(bound, general_bound(fabric, gathered, cost, budget, seed))
     if cost > bound * (1 + SAFETY) and demand.ranks <= _MOST_SINGLE:
         bound = max(bound, bound_by_parts(fabric, demand, cost, budget))
+    if cost > bound * (1 + SAFETY):
+        bound = max(bound, _proved_by_units(fabric, gathered, room, budget, bound, seed, node))
+        by_units = slots_on(fabric, gathered.atom_of, node)
+        if fewer_bytes(fabric, demand, by_units, slots):
+            slots, method = by_units, "multilevel"
+            cost = float(cut_bytes(fabric, demand, slots)[-1])
+    if cost > bound * _LOOSE:
+        bound = max(bound, general_bound(fabric, gathered, cost, budget, seed))
     return slots, bound, method
 
 
