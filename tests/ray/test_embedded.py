@@ -7,6 +7,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -109,6 +110,45 @@ def test_power_loss_takes_what_workers_started_and_ray_sees_it_within_seconds(
     assert set(alive()) == {"head", "a0", "a1", "b1", "spare"}
     cluster.add_node(next(node for node in NODES if node.name == "b0"))
     assert "b0" in alive()
+
+
+def test_a_node_is_up_however_long_its_agents_take(
+    cluster: EmbeddedCluster, nothing_left: Path
+) -> None:
+    before = processes.table()
+    stopped: dict[int, processes.Process] = {}
+    over = threading.Event()
+
+    def stop_agents() -> None:
+        # As soon as they appear, as on a machine that has no time for them.
+        while not over.wait(0.005):
+            new = processes.table()
+            for pid in new.keys() - before.keys() - stopped.keys():
+                if is_agent(pid, nothing_left):
+                    stopped[pid] = new[pid]
+                    processes.send_signal(new[pid], signal.SIGSTOP)
+
+    stopping = threading.Thread(target=stop_agents)
+    stopping.start()
+    try:
+        cluster.add_node(EmbeddedNode("crowded", 1))
+        wait_until(lambda: len(stopped) >= 2, 60, "both of its agents have been stopped")
+    finally:
+        over.set()
+        stopping.join()
+        for agent in stopped.values():
+            processes.send_signal(agent, signal.SIGCONT)
+    assert cluster.ended_nodes() == ()
+
+
+def is_agent(pid: int, folder: Path) -> bool:
+    """Whether a process is one of Ray's agents of a node of the cluster below a folder."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+    except OSError:
+        return False
+    agent = any(word.endswith(("dashboard/agent.py", "agent/main.py")) for word in words[1:4])
+    return agent and any(str(folder) in word for word in words)
 
 
 def test_a_node_that_does_not_come_up_shows_its_last_lines_and_what_to_do(
