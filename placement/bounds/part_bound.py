@@ -10,13 +10,15 @@ from ..exact.exact_counts import MOST_UNITS
 from ..exact.part_domains import best_by_domain
 from ..exact.part_model import MOST_COLUMNS, best_parts, columns_within, surviving
 from ..exact.part_prices import PartProblem, Priced, price_parts
+from ..exact.part_seats import ClassParts, seated_parts
 from ..exact.unit_classes import chain_of_classes, families_by_class, family_key
+from ..jobs.cuts import cut_bytes
 from ..jobs.index import ANY_KIND, Demand, Fabric, Floats, Ints
-from ..jobs.units import UnitGraph
+from ..jobs.units import UnitGraph, unit_graph
 from ..loops.budget import Budget
 from ..spread.structure import ways_to_class
 from .bound import SAFETY
-from .class_bound import surely_whole
+from .class_bound import housed, surely_whole
 from .granules import next_cost
 from .part_cost import PartCost, crossed, crosses, divisions_of, part_cost
 
@@ -38,11 +40,11 @@ _ROUNDING = 1e-11
 class PartResult:
     """What no placement costs less than, and the parts of the cheapest choice that was found.
 
-    rows: by class, then division, `[domain, set]`, falling; None where none is known.
+    parts: by class in chain order, domains by rising room; None where none is known.
     """
 
     bound_bytes: float
-    rows: list[list[Ints]] | None
+    parts: list[ClassParts] | None
     work: float
 
 
@@ -56,7 +58,24 @@ def part_bound(
     that it holds; parts of all domains must add up to whole sets.
     """
     job = _Job.of(graph, class_of, np.sort(rooms), known)
-    return PartResult(0.0, None, 0.0) if job is None else job.solved(work)
+    if job is None:
+        return PartResult(0.0, None, 0.0)
+    priced = job.priced(work * _PRICE_SHARE)
+    return job.chosen(priced, work - priced.work)
+
+
+@dataclass(frozen=True)
+class _Priced:
+    """Prices of one or more problems that say the same, the one that tells most first.
+
+    least: what none of them goes below. sets: of each problem, by class, the set of each unit in
+    each division.
+    """
+
+    problems: list[Priced]
+    sets: list[list[list[Ints]]]
+    least: float
+    work: float
 
 
 _Divided = tuple[PartCost, ...]
@@ -67,10 +86,13 @@ _Divided = tuple[PartCost, ...]
 class _Job:
     """A job by its classes in chain order; costs are divided by `scale`.
 
-    aligned: as in PartProblem, by class and division. target: cost of what is known, less slack.
+    members, sets: of each class its units, and their set in each division. aligned: as in
+    PartProblem, by class and division. target: cost of what is known, less slack.
     """
 
     classes: list[_Divided]
+    members: list[Ints]
+    sets: list[list[Ints]]
     link: Floats
     rooms: Ints
     aligned: list[tuple[bool, ...]]
@@ -107,55 +129,72 @@ class _Job:
             for key, each in divided.items()
         }
         chain = order.tolist()
+        in_chain = [sets[keys[c]] for c in chain]
         return cls(
             [scaled[keys[c]] for c in chain],
+            [np.flatnonzero(class_of == c) for c in chain],
+            in_chain,
             link / scale,
             rooms,
-            _aligned(graph, class_of, chain, [sets[keys[c]] for c in chain]),
+            _aligned(graph, class_of, chain, in_chain),
             scale,
             constant,
             (known * (1 - _SLACK) - constant) / scale,
         )
 
-    def solved(self, work: float) -> PartResult:
-        """The bound by one division, then by another, then by both at once."""
+    def priced(self, work: float) -> _Priced:
+        """Prices by one division, then by another, then by both at once."""
         sides = max(len(each) for each in self.classes)
-        share = work * _PRICE_SHARE / (2 * sides - 1)
-        tried: list[Priced] = []
+        share = work / (2 * sides - 1)
+        alone: list[Priced] = []
         kept: list[list[Ints] | None] = []
+        sets: list[list[list[Ints]]] = []
         done = 0.0
         for side in range(sides):
             priced, spent = price_parts(self._alone(side), self.target, share)
             done += spent
             if priced.value >= self.target:
-                return PartResult(self._bytes(self.target), None, done)
-            tried.append(priced)
+                return _Priced([], [], self.target, done)
+            alone.append(priced)
+            sets.append([[each[min(side, len(each) - 1)]] for each in self.sets])
             kept.append(surviving(priced, self.target))
-        if sides > 1:
-            both = self._crossed(kept)
-            if both is not None:
-                if any(len(cost.units) == 0 for cost in both.costs):
-                    return PartResult(self._bytes(self.target), None, done)
-                priced, spent = price_parts(both, self.target, share)
-                done += spent
-                tried.append(priced)
-        least = min(self.target, max(priced.value for priced in tried))
-        # Two divisions at once tell most, one alone has fewer columns.
-        for priced in [*tried[sides:], *sorted(tried[:sides], key=lambda one: -one.value)]:
-            columns = columns_within(priced, self.target) if least < self.target else None
-            if columns is not None and len(columns.used) <= MOST_COLUMNS:
-                problem = priced.problem
-                found = best_parts(problem, columns, least, self.target, (work - done) / 2)
-                done += found.work
-                if found.choice is not None and found.bound < self.target:
-                    least = max(least, found.bound)
-                    apart = best_by_domain(problem, columns, least, self.target, work - done)
-                    if apart is not None:
-                        found = apart
-                        done += found.work
-                rows = None if found.choice is None else _rows(problem, found.choice)
-                return PartResult(self._bytes(found.bound), rows, done)
-        return PartResult(self._bytes(least), None, done)
+        order = np.argsort([-priced.value for priced in alone], kind="stable").tolist()
+        problems, sets = [alone[k] for k in order], [sets[k] for k in order]
+        both = self._crossed(kept) if sides > 1 else None
+        if both is not None:
+            if any(len(cost.units) == 0 for cost in both.costs):
+                return _Priced([], [], self.target, done)
+            priced, spent = price_parts(both, self.target, share)
+            # Two divisions at once tell most, one alone has fewer columns.
+            problems, sets = [priced, *problems], [self.sets, *sets]
+            done += spent
+        least = min(self.target, max(priced.value for priced in problems))
+        return _Priced(problems, sets, least, done)
+
+    def chosen(self, prices: _Priced, work: float) -> PartResult:
+        """The cheapest choice of parts for all domains, by the first problem with few columns."""
+        for priced, sets in zip(prices.problems, prices.sets, strict=True):
+            columns = columns_within(priced, self.target) if prices.least < self.target else None
+            if columns is None or len(columns.used) > MOST_COLUMNS:
+                continue
+            problem = priced.problem
+            found = best_parts(problem, columns, prices.least, self.target, work / 2)
+            done, bound, choice = found.work, found.bound, found.choice
+            if choice is not None and bound < self.target:
+                apart = best_by_domain(problem, columns, bound, self.target, work - done)
+                if apart is not None:
+                    done, bound = done + apart.work, apart.bound
+                    choice = choice if apart.choice is None else apart.choice
+            parts = None
+            if choice is not None:
+                parts = [
+                    ClassParts(members, of, [each.rows[which] for each in cost.divisions])
+                    for members, of, cost, which in zip(
+                        self.members, sets, problem.costs, choice.T, strict=True
+                    )
+                ]
+            return PartResult(self.bytes_of(bound), parts, done)
+        return PartResult(self.bytes_of(prices.least), None, 0.0)
 
     def _alone(self, side: int) -> PartProblem:
         """The problem with one division of every class."""
@@ -190,7 +229,8 @@ class _Job:
         costs = [made[id(each)] for each in self.classes]
         return PartProblem(costs, self.link, self.rooms, self.aligned)
 
-    def _bytes(self, value: float) -> float:
+    def bytes_of(self, value: float) -> float:
+        """Bytes that are surely not more than a cost is."""
         whole = value * self.scale
         return whole + self.constant - _ROUNDING * (abs(whole) + abs(self.constant))
 
@@ -198,12 +238,6 @@ class _Job:
 def _two_of(ways: list[Ints]) -> list[Ints]:
     """The first division and the first one that crosses it, if any."""
     return [ways[0], *[way for way in ways[1:] if crosses(ways[0], way)][:1]]
-
-
-def _rows(problem: PartProblem, choice: Ints) -> list[list[Ints]]:
-    return [
-        [each.rows[choice[:, p]] for each in cost.divisions] for p, cost in enumerate(problem.costs)
-    ]
 
 
 def _aligned(
@@ -232,27 +266,61 @@ def _one_to_one(pairs: Ints) -> bool:
     return all(len(np.unique(ends)) == pairs.shape[1] for ends in pairs)
 
 
-def bound_by_parts(fabric: Fabric, demand: Demand, known: float, budget: Budget) -> float:
-    """Bytes across the outermost boundary that no placement goes below; 0 where none is known.
+@dataclass(frozen=True)
+class PartedJob:
+    """A bound on the bytes across the outermost boundary, and maybe a better placement.
+
+    slots: None where none was made.
+    """
+
+    bound_bytes: float
+    slots: Ints | None
+
+
+def bound_by_parts(
+    fabric: Fabric, demand: Demand, known: float, budget: Budget, seed: int
+) -> PartedJob:
+    """What no placement goes below, 0 where nothing is known, and maybe a better placement.
 
     known: bytes of some placement.
     """
     free = np.bincount(fabric.slot_domain[-1])
-    graph, _ = surely_whole(demand, free)
+    graph, unit_of = surely_whole(demand, free)
     size = demand.ranks // graph.units
-    rooms = free[free >= size] // size
-    if not 2 <= graph.units <= MOST_UNITS or len(rooms) < 2 or (graph.kind != ANY_KIND).any():
-        return 0.0
+    domains = np.flatnonzero(free >= size)
+    if not 2 <= graph.units <= MOST_UNITS or len(domains) < 2 or (graph.kind != ANY_KIND).any():
+        return PartedJob(0.0, None)
+    domains = domains[np.argsort(free[domains] // size, kind="stable")]
+    rooms = free[domains] // size
+    work = max(budget.left, budget.time_limit_s * _LEAST_SHARE)
+    made = [_Job.of(graph, class_of, rooms, known) for class_of in _ways(graph)]
+    jobs = [job for job in made if job is not None]
+    priced = []
+    for job in jobs:
+        prices = job.priced(work * _PRICE_SHARE / len(jobs))
+        budget.charge(prices.work)
+        priced.append((job.bytes_of(prices.least), job, prices))
+        if prices.least >= job.target:
+            return PartedJob(known, None)
     least = 0.0
-    ways = _ways(graph)
-    for class_of in ways:
-        if least >= known * (1 - SAFETY):
+    better: Ints | None = None
+    alone = unit_graph(demand), np.arange(demand.ranks)
+    for bound, job, prices in sorted(priced, key=lambda one: -one[0]):
+        least = max(least, next_cost(graph, bound, known))
+        if least >= known or work <= 0.0:
             break
-        work = max(budget.left, budget.time_limit_s * _LEAST_SHARE) / len(ways)
-        found = part_bound(graph, class_of, rooms, known, work)
+        found = job.chosen(prices, work / 2)
         budget.charge(found.work)
-        least = max(least, found.bound_bytes)
-    return next_cost(graph, least, known)
+        work -= found.work
+        least = max(least, next_cost(graph, found.bound_bytes, known))
+        if found.parts is not None and least < known:
+            where = seated_parts(graph, found.parts, rooms, work / 2, seed)
+            if where is not None:
+                slots = housed(fabric, *alone, domains[where][unit_of], seed)
+                cost = np.inf if slots is None else float(cut_bytes(fabric, demand, slots)[-1])
+                if cost < known * (1 - SAFETY):
+                    known, better = cost, slots
+    return PartedJob(next_cost(graph, least, known), better)
 
 
 def _ways(graph: UnitGraph) -> list[Ints]:

@@ -82,7 +82,11 @@ def found_by_search(
             slots, method = apart, "multilevel"
     cost = float(cut_bytes(fabric, demand, slots)[-1])
     if cost > bound * (1 + SAFETY) and demand.ranks <= _MOST_SINGLE:
-        bound = max(bound, bound_by_parts(fabric, demand, cost, budget))
+        parted = bound_by_parts(fabric, demand, cost, budget, seed)
+        bound = max(bound, parted.bound_bytes)
+        if parted.slots is not None and fewer_bytes(fabric, demand, parted.slots, slots):
+            slots, method = parted.slots, "parts"
+            cost = float(cut_bytes(fabric, demand, slots)[-1])
     if cost > bound * (1 + SAFETY):
         bound = max(bound, _proved_by_units(fabric, gathered, room, budget, bound, seed, node))
         by_units = slots_on(fabric, gathered.atom_of, node)

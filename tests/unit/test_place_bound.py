@@ -56,8 +56,10 @@ def test_where_no_bound_is_known_the_placement_says_so(monkeypatch: pytest.Monke
     assert told not in known.notes
     monkeypatch.setattr("railweave.placement.jobs.large_jobs.general_bound", lambda *given: 0.0)
     monkeypatch.setattr("railweave.placement.jobs.large_jobs._proved_by_units", lambda *given: 0.0)
-    monkeypatch.setattr("railweave.placement.jobs.large_jobs.bound_by_parts", lambda *given: 0.0)
     nothing = ClassResult(0.0, None)
+    monkeypatch.setattr(
+        "railweave.placement.jobs.large_jobs.bound_by_parts", lambda *given: nothing
+    )
     monkeypatch.setattr("railweave.placement.jobs.large_jobs.class_bound", lambda *given: nothing)
     monkeypatch.setattr(solver, "group_bound", lambda fabric, demand: 0.0)
     unknown = place(made.pcg, made.cluster, 0.3)
