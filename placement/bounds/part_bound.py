@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 
@@ -22,12 +23,13 @@ from .class_bound import housed, surely_whole
 from .granules import next_cost
 from .part_cost import PartCost, crossed, crosses, divisions_of, part_cost
 
-_LEAST_SHARE = 0.5
+_LEAST_SHARE = 1.0
 """Part of the limit that the bound may take at least."""
 _MOST_JOINED = 3
 """Weights of links that join classes, heaviest first."""
 _APART = 1.3
 """Ratio of weights from which they are different."""
+_MOST_DIVISIONS = 5
 _PRICE_SHARE = 0.4
 """Part of the work for prices, and the same for the model."""
 _SLACK = 1e-9
@@ -86,8 +88,9 @@ _Divided = tuple[PartCost, ...]
 class _Job:
     """A job by its classes in chain order; costs are divided by `scale`.
 
-    members, sets: of each class its units, and their set in each division. aligned: as in
-    PartProblem, by class and division. target: cost of what is known, less slack.
+    members, sets: of each class its units, and their set in each division. divisions: of the job,
+    the number that each has among those of every class. between: of each class, the positions of
+    the ends of links to the next, `[end, link]`. target: cost of what is known, less slack.
     """
 
     classes: list[_Divided]
@@ -95,7 +98,8 @@ class _Job:
     sets: list[list[Ints]]
     link: Floats
     rooms: Ints
-    aligned: list[tuple[bool, ...]]
+    divisions: list[list[int]]
+    between: list[Ints]
     scale: float
     constant: float
     target: float
@@ -110,7 +114,7 @@ class _Job:
         for key, units, some in zip(keys, height, families, strict=True):
             if key in divided:
                 continue
-            ways = _two_of(divisions_of(units, some))
+            ways = divisions_of(units, some)[:_MOST_DIVISIONS]
             costs = [part_cost(units, some, int(rooms.max()), way) for way in ways]
             sets[key] = [way for way, cost in zip(ways, costs, strict=True) if cost is not None]
             divided[key] = tuple(cost for cost in costs if cost is not None)
@@ -136,38 +140,39 @@ class _Job:
             in_chain,
             link / scale,
             rooms,
-            _aligned(graph, class_of, chain, in_chain),
+            _divisions(in_chain),
+            _between(graph, class_of, chain),
             scale,
             constant,
             (known * (1 - _SLACK) - constant) / scale,
         )
 
     def priced(self, work: float) -> _Priced:
-        """Prices by one division, then by another, then by both at once."""
-        sides = max(len(each) for each in self.classes)
-        share = work / (2 * sides - 1)
-        alone: list[Priced] = []
-        kept: list[list[Ints] | None] = []
-        sets: list[list[list[Ints]]] = []
+        """Prices by one division after the other, and by two that cross at once."""
+        alone: list[tuple[Priced, list[int]]] = []
         done = 0.0
-        for side in range(sides):
-            priced, spent = price_parts(self._alone(side), self.target, share)
+        for at in self.divisions:
+            priced, spent = price_parts(self._problem([at]), self.target, (work - done) / 2)
             done += spent
             if priced.value >= self.target:
                 return _Priced([], [], self.target, done)
-            alone.append(priced)
-            sets.append([[each[min(side, len(each) - 1)]] for each in self.sets])
-            kept.append(surviving(priced, self.target))
-        order = np.argsort([-priced.value for priced in alone], kind="stable").tolist()
-        problems, sets = [alone[k] for k in order], [sets[k] for k in order]
-        both = self._crossed(kept) if sides > 1 else None
-        if both is not None:
-            if any(len(cost.units) == 0 for cost in both.costs):
-                return _Priced([], [], self.target, done)
-            priced, spent = price_parts(both, self.target, share)
-            # Two divisions at once tell most, one alone has fewer columns.
-            problems, sets = [priced, *problems], [self.sets, *sets]
-            done += spent
+            alone.append((priced, at))
+        alone.sort(key=lambda one: -one[0].value)
+        problems = [priced for priced, _ in alone]
+        sets = [self._sets([at]) for _, at in alone]
+        two = next(
+            (pair for pair in combinations(alone, 2) if self._cross(pair[0][1], pair[1][1])), None
+        )
+        if two is not None:
+            both = self._crossed(*two[0], *two[1])
+            if both is not None:
+                if any(len(cost.units) == 0 for cost in both.costs):
+                    return _Priced([], [], self.target, done)
+                priced, spent = price_parts(both, self.target, work - done)
+                done += spent
+                # Two divisions at once tell most, one alone has fewer columns.
+                problems.insert(0, priced)
+                sets.insert(0, self._sets([two[0][1], two[1][1]]))
         least = min(self.target, max(priced.value for priced in problems))
         return _Priced(problems, sets, least, done)
 
@@ -196,38 +201,53 @@ class _Job:
             return PartResult(self.bytes_of(bound), parts, done)
         return PartResult(self.bytes_of(prices.least), None, 0.0)
 
-    def _alone(self, side: int) -> PartProblem:
-        """The problem with one division of every class."""
-        at = [min(side, len(each) - 1) for each in self.classes]
-        costs = [each[k] for each, k in zip(self.classes, at, strict=True)]
-        told: list[tuple[bool, ...]] = []
-        for p, k in enumerate(at):
-            same = k == at[(p + 1) % len(at)]
-            told.append((same and k < len(self.aligned[p]) and self.aligned[p][k],))
-        return PartProblem(costs, self.link, self.rooms, told)
+    def _problem(self, some: list[list[int]], crossed: list[PartCost] | None = None) -> PartProblem:
+        """The problem with one division of every class, or with two that are crossed."""
+        costs = crossed or [each[k] for each, k in zip(self.classes, some[0], strict=True)]
+        sets = self._sets(some)
+        aligned: list[tuple[bool, ...]] = []
+        for p, ends in enumerate(self.between):
+            after = sets[(p + 1) % len(sets)]
+            pairs = zip(sets[p], after, strict=False)
+            aligned.append(tuple(_one_to_one(one[ends[0]], two[ends[1]]) for one, two in pairs))
+        return PartProblem(costs, self.link, self.rooms, aligned)
 
-    def _crossed(self, kept: list[list[Ints] | None]) -> PartProblem | None:
-        """The problem with both divisions of each class at once, of choices that are kept."""
-        union: dict[int, list[set[int]]] = {}
+    def _sets(self, some: list[list[int]]) -> list[list[Ints]]:
+        """By class, the set of each unit in some divisions of the job."""
+        return [
+            [self.sets[p][k] for k in dict.fromkeys(at[p] for at in some)]
+            for p in range(len(self.classes))
+        ]
+
+    def _cross(self, one: list[int], other: list[int]) -> bool:
+        return one != other and all(
+            i == k or crosses(sets[i], sets[k])
+            for sets, i, k in zip(self.sets, one, other, strict=True)
+        )
+
+    def _crossed(
+        self, first: Priced, one: list[int], second: Priced, other: list[int]
+    ) -> PartProblem | None:
+        """The problem with two divisions at once, of choices that their prices leave."""
+        kept = [surviving(first, self.target), surviving(second, self.target)]
+        union: dict[int, tuple[set[int], set[int]]] = {}
         for p, each in enumerate(self.classes):
-            sets = union.setdefault(id(each), [set() for _ in each])
-            for k, cost in enumerate(each):
-                some = kept[k]
-                sets[k].update(range(len(cost.units)) if some is None else some[p].tolist())
+            sets = union.setdefault(id(each), (set(), set()))
+            for some, which, k in zip(sets, kept, (one[p], other[p]), strict=True):
+                some.update(range(len(each[k].units)) if which is None else which[p].tolist())
         made: dict[int, PartCost] = {}
-        for each in self.classes:
+        for p, each in enumerate(self.classes):
             if id(each) in made:
                 continue
             alone = [
-                cost.chosen(np.array(sorted(which), dtype=np.int64))
-                for cost, which in zip(each, union[id(each)], strict=True)
+                each[k].chosen(np.array(sorted(some), dtype=np.int64))
+                for k, some in zip((one[p], other[p]), union[id(each)], strict=True)
             ]
-            together = crossed(alone[0], alone[1]) if len(alone) > 1 else alone[0]
+            together = alone[0] if one[p] == other[p] else crossed(alone[0], alone[1])
             if together is None:
                 return None
             made[id(each)] = together
-        costs = [made[id(each)] for each in self.classes]
-        return PartProblem(costs, self.link, self.rooms, self.aligned)
+        return self._problem([one, other], [made[id(each)] for each in self.classes])
 
     def bytes_of(self, value: float) -> float:
         """Bytes that are surely not more than a cost is."""
@@ -235,34 +255,32 @@ class _Job:
         return whole + self.constant - _ROUNDING * (abs(whole) + abs(self.constant))
 
 
-def _two_of(ways: list[Ints]) -> list[Ints]:
-    """The first division and the first one that crosses it, if any."""
-    return [ways[0], *[way for way in ways[1:] if crosses(ways[0], way)][:1]]
+def _divisions(sets: list[list[Ints]]) -> list[list[int]]:
+    """Divisions of the job: the number that each has in every class, 0 in one that lacks it."""
+    known = dict.fromkeys(way.tobytes() for each in sets for way in each)
+    numbers = [{way.tobytes(): k for k, way in enumerate(each)} for each in sets]
+    every = [[number.get(key, 0) for number in numbers] for key in known]
+    return [at for k, at in enumerate(every) if at not in every[:k]][:_MOST_DIVISIONS]
 
 
-def _aligned(
-    graph: UnitGraph, class_of: Ints, chain: list[int], sets: list[list[Ints]]
-) -> list[tuple[bool, ...]]:
-    """By class in chain order and division: whether links to the next class join set to set."""
+def _between(graph: UnitGraph, class_of: Ints, chain: list[int]) -> list[Ints]:
+    """By class in chain order, the positions in their classes of the ends of links to the next."""
     place = np.argsort(np.array(chain))[class_of]
-    set_of = np.full((2, graph.units), -1, dtype=np.int64)
-    for p, each in enumerate(sets):
-        for d, one in enumerate(each):
-            set_of[d, np.flatnonzero(place == p)] = one
+    position = np.empty(graph.units, dtype=np.int64)
+    for p in range(len(chain)):
+        members = np.flatnonzero(place == p)
+        position[members] = np.arange(len(members))
     ends = np.concatenate([graph.link, graph.link[::-1]], axis=1)
     found = []
-    for p, each in enumerate(sets):
-        after = (p + 1) % len(sets)
-        between = ends[:, (place[ends[0]] == p) & (place[ends[1]] == after)]
-        told = []
-        for d in range(min(len(each), len(sets[after]))):
-            pairs = np.unique(set_of[d][between], axis=1)
-            told.append(len(each[d]) == len(sets[after][d]) and _one_to_one(pairs))
-        found.append(tuple(told))
+    for p in range(len(chain)):
+        here = (place[ends[0]] == p) & (place[ends[1]] == (p + 1) % len(chain))
+        found.append(position[ends[:, here]])
     return found
 
 
-def _one_to_one(pairs: Ints) -> bool:
+def _one_to_one(one: Ints, other: Ints) -> bool:
+    """Whether links between these sets join each of them to one only."""
+    pairs = np.unique(np.stack([one, other]), axis=1)
     return all(len(np.unique(ends)) == pairs.shape[1] for ends in pairs)
 
 

@@ -144,16 +144,41 @@ def crossed(one: PartCost, other: PartCost) -> PartCost | None:
 
 
 def divisions_of(units: int, families: list[Family]) -> list[Ints]:
-    """Divisions of a class into sets whose parts may be priced, heaviest first.
+    """Divisions of a class into equal sets whose parts may be priced, heaviest first.
 
-    Sets of single units where there are no others.
+    By the nets of one family, or of several that join to more than one set. Sets of single units
+    where there are no others.
     """
     found: list[Ints] = []
-    for family in sorted(families, key=lambda family: -float(family.paid.max())):
-        several = 1 < family.size < units
-        if several and not any(_same(family.set_of, way) for way in found):
-            found.append(family.set_of)
+    heaviest = sorted(families, key=lambda family: -float(family.paid.max()))
+    for k, family in enumerate(heaviest):
+        joined = family.set_of
+        for other in [family, *heaviest[k + 1 :]]:
+            wider = _joined(joined, other.set_of)
+            size = np.bincount(wider)
+            if len(size) == 1 or (size != size[0]).any():
+                continue
+            joined = wider
+            if size[0] > 1 and not any((joined == way).all() for way in found):
+                found.append(joined)
     return found or [np.arange(units)]
+
+
+def _joined(one: Ints, other: Ints) -> Ints:
+    """The finest division whose sets hold whole sets of both, numbered by first appearance."""
+    label = one.copy()
+    while True:
+        least = np.full(int(other.max()) + 1, len(one))
+        np.minimum.at(least, other, label)
+        wider = least[other]
+        least = np.full(int(one.max()) + 1, len(one))
+        np.minimum.at(least, one, wider)
+        wider = least[one]
+        if (wider == label).all():
+            break
+        label = wider
+    _, first, number = np.unique(label, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[number]
 
 
 def crosses(one: Ints, other: Ints) -> bool:
@@ -161,11 +186,6 @@ def crosses(one: Ints, other: Ints) -> bool:
     met = np.zeros((int(one.max()) + 1, int(other.max()) + 1), dtype=np.int64)
     np.add.at(met, (one, other), 1)
     return bool((met == met[0, 0]).all())
-
-
-def _same(one: Ints, other: Ints) -> bool:
-    pairs = np.unique(np.stack([one, other]), axis=1).shape[1]
-    return bool(pairs == one.max() + 1 == other.max() + 1)
 
 
 def _rows(sets: int, tall: int, most: int) -> Ints | None:

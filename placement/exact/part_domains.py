@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _MOST_TAKEN = 6_000
 """Pairs of a column and a domain that the model is built for."""
-_MOST_WAYS = 1_500
+_MOST_WAYS = 4_000
 """Ways to divide a set of one class among the domains."""
 _MOST_FLOWS = 20_000
 """Pairs of ways, one of a class and one of the next, that are told apart."""
