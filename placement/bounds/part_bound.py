@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -21,7 +21,7 @@ from ..spread.structure import ways_to_class
 from .bound import SAFETY
 from .class_bound import housed, surely_whole
 from .granules import next_cost
-from .part_cost import PartCost, crossed, crosses, divisions_of, part_cost
+from .part_cost import PartCost, crossed, crosses, divisions_of, part_cost, refined
 
 _LEAST_SHARE = 1.0
 """Part of the limit that the bound may take at least."""
@@ -126,11 +126,7 @@ class _Job:
         if scale == 0.0:
             return None
         scaled = {
-            key: tuple(
-                replace(cost, cost=cost.cost / scale, families=cost.families / scale)
-                for cost in each
-            )
-            for key, each in divided.items()
+            key: tuple(cost.divided_by(scale) for cost in each) for key, each in divided.items()
         }
         chain = order.tolist()
         in_chain = [sets[keys[c]] for c in chain]
@@ -240,7 +236,7 @@ class _Job:
             if id(each) in made:
                 continue
             alone = [
-                each[k].chosen(np.array(sorted(some), dtype=np.int64))
+                refined(each[k].chosen(np.array(sorted(some), dtype=np.int64)))
                 for k, some in zip((one[p], other[p]), union[id(each)], strict=True)
             ]
             together = alone[0] if one[p] == other[p] else crossed(alone[0], alone[1])

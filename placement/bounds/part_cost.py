@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..jobs.index import Floats, Ints
 from .class_cost import Family, class_cost
+from .part_lattices import Lattice, lattice_of, paid_to, paid_together
 
 MOST_CHOICES = 30_000
 """Choices of parts that are written down for one class."""
+_MOST_REFINED = 400
+"""Choices of which it is told what several families pay together."""
 _MOST_SPLITS = 2_000
 """Ways to split one set into parts that are written down."""
 
@@ -39,13 +42,15 @@ class PartCost:
     """Choices of what a domain may hold of a class, by rising units, and what it pays at least.
 
     divisions: of the class, one, or two whose sets cross. families: `[choice, family]`, what it
-    pays to each family at least.
+    pays to each family at least; joint: to those that join some of the sets, `partly`, together.
     """
 
     units: Ints
     cost: Floats
     families: Floats
     divisions: tuple[Sets, ...]
+    partly: tuple[Lattice, ...]
+    joint: Floats
 
     @property
     def height(self) -> int:
@@ -57,30 +62,32 @@ class PartCost:
         divisions = tuple(
             Sets(each.sets, each.size, each.rows[which], each.splits) for each in self.divisions
         )
-        return PartCost(self.units[which], self.cost[which], self.families[which], divisions)
+        return PartCost(
+            self.units[which],
+            self.cost[which],
+            self.families[which],
+            divisions,
+            self.partly,
+            self.joint[which],
+        )
 
-
-@dataclass(frozen=True)
-class _Lattice:
-    """How the nets of a family lie to the sets of a class.
-
-    Each net holds `each` units of every one of `across` sets; sets that share one net share all.
-    """
-
-    across: int
-    each: int
-    paid: Floats
+    def divided_by(self, scale: float) -> PartCost:
+        """The same choices with costs in other units."""
+        partly = tuple(replace(lattice, paid=lattice.paid / scale) for lattice in self.partly)
+        return replace(
+            self,
+            cost=self.cost / scale,
+            families=self.families / scale,
+            partly=partly,
+            joint=self.joint / scale,
+        )
 
 
 def part_cost(units: int, families: list[Family], most: int, set_of: Ints) -> PartCost | None:
     """What domains of at most `most` units pay for parts of sets; None where there are too many.
 
     set_of: the set of each unit of the class, sets of one size. No choice of units whose parts are
-    these pays less. Of one family the cost is exact: take lane j of a set to be its units from
-    j * each up to (j + 1) * each, and let all sets be filled from their first lane, the fullest
-    sets next to each other. For any number of nets, no choice of them then holds more than they do
-    in any other filling, as min(l, a) is supermodular in the lanes l and the units a. What a net
-    pays is concave in what it holds, so the least even sum is the cheapest.
+    these pays less. Each family is told by itself, and those inside of sets also together.
     """
     sets = int(set_of.max()) + 1
     size = units // sets
@@ -90,13 +97,11 @@ def part_cost(units: int, families: list[Family], most: int, set_of: Ints) -> Pa
         return None
     held = rows.sum(axis=1)
     paid = np.zeros((len(rows), len(families)))
-    own: list[int] = []
-    for f, family in enumerate(families):
-        lattice = _lattice(family, set_of)
-        if lattice is not None:
-            paid[:, f] = _paid(rows, size, lattice)
-            if lattice.across == 1:
-                own.append(f)
+    every = [lattice_of(family, f, set_of) for f, family in enumerate(families)]
+    lattices = [lattice for lattice in every if lattice is not None]
+    for lattice in lattices:
+        paid[:, lattice.family] = paid_to(lattice, rows, size)
+    own = [lattice.family for lattice in lattices if lattice.across == 1]
     inside = [
         Family(np.unique(families[f].set_of[set_of == 0], return_inverse=True)[1], families[f].paid)
         for f in own
@@ -106,7 +111,28 @@ def part_cost(units: int, families: list[Family], most: int, set_of: Ints) -> Pa
     cost = np.maximum(paid.sum(axis=1) + more, class_cost(units, families)[held])
     order = np.lexsort((cost, held))
     divided = Sets(sets, size, rows[order], splits)
-    return PartCost(held[order], cost[order], paid[order], (divided,))
+    partly = tuple(lattice for lattice in lattices if lattice.partly)
+    joint = np.zeros(len(order))
+    return PartCost(held[order], cost[order], paid[order], (divided,), partly, joint)
+
+
+def refined(cost: PartCost) -> PartCost:
+    """The same choices of one division, with what several families pay that join some sets only.
+
+    Each of them alone may have the fullest sets next to each other, not all of them at once.
+    """
+    if len(cost.partly) < 2 or len(cost.units) > _MOST_REFINED:
+        return cost
+    (divided,) = cost.divisions
+    lattices = list(cost.partly)
+    joint = np.array([paid_together(lattices, row, divided.size) for row in divided.rows])
+    joint = joint.reshape(len(cost.units))
+    apart = cost.families[:, [lattice.family for lattice in lattices]].sum(axis=1)
+    more = np.maximum(0.0, joint - apart)
+    # What is told of all families together may count some of that already.
+    priced = np.maximum(cost.cost, cost.families.sum(axis=1) + more)
+    order = np.lexsort((priced, cost.units))
+    return replace(cost, cost=priced, joint=joint).chosen(order)
 
 
 def crossed(one: PartCost, other: PartCost) -> PartCost | None:
@@ -137,10 +163,15 @@ def crossed(one: PartCost, other: PartCost) -> PartCost | None:
         return None
     families = np.maximum(one.families[r], other.families[c])
     cost = np.maximum(families.sum(axis=1), np.maximum(one.cost[r], other.cost[c]))
+    for side, which in ((one, r), (other, c)):
+        together = [lattice.family for lattice in side.partly]
+        more = side.joint[which] - families[:, together].sum(axis=1)
+        cost = np.maximum(cost, families.sum(axis=1) + np.maximum(0.0, more))
     order = np.lexsort((cost, one.units[r]))
     r, c = r[order], c[order]
     divisions = (*one.chosen(r).divisions, *other.chosen(c).divisions)
-    return PartCost(one.units[r], cost[order], families[order], divisions)
+    joint = np.zeros(len(order))
+    return PartCost(one.units[r], cost[order], families[order], divisions, (), joint)
 
 
 def divisions_of(units: int, families: list[Family]) -> list[Ints]:
@@ -221,25 +252,3 @@ def _splits(size: int, tall: int) -> Ints | None:
         if len(ways[-1]) > _MOST_SPLITS:
             return None
     return ways[size]
-
-
-def _lattice(family: Family, set_of: Ints) -> _Lattice | None:
-    """How a family lies to the sets, where it lies evenly."""
-    met = np.zeros((int(set_of.max()) + 1, int(family.set_of.max()) + 1), dtype=np.int64)
-    np.add.at(met, (set_of, family.set_of), 1)
-    each = int(met.max())
-    across = (met > 0).sum(axis=0)
-    even = np.isin(met, (0, each)).all() and (across == across[0]).all()
-    if not even or len(np.unique(met > 0, axis=0)) * int(across[0]) != len(met):
-        return None
-    return _Lattice(int(across[0]), each, family.paid)
-
-
-def _paid(rows: Ints, size: int, lattice: _Lattice) -> Floats:
-    """What a family pays for each choice at least."""
-    total = np.zeros(len(rows))
-    for lane in range(0, size, lattice.each):
-        inside = np.clip(rows - lane, 0, lattice.each)
-        held = inside.reshape(len(rows), -1, lattice.across).sum(axis=2)
-        total += lattice.paid[held].sum(axis=1)
-    return total
