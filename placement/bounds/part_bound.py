@@ -156,19 +156,18 @@ class _Job:
         alone.sort(key=lambda one: -one[0].value)
         problems = [priced for priced, _ in alone]
         sets = [self._sets([at]) for _, at in alone]
-        two = next(
-            (pair for pair in combinations(alone, 2) if self._cross(pair[0][1], pair[1][1])), None
-        )
-        if two is not None:
-            both = self._crossed(*two[0], *two[1])
-            if both is not None:
-                if any(len(cost.units) == 0 for cost in both.costs):
-                    return _Priced([], [], self.target, done)
-                priced, spent = price_parts(both, self.target, work - done)
-                done += spent
-                # Two divisions at once tell most, one alone has fewer columns.
-                problems.insert(0, priced)
-                sets.insert(0, self._sets([two[0][1], two[1][1]]))
+        pairs = combinations(alone, 2)
+        two = next((pair for pair in pairs if self._cross(pair[0][1], pair[1][1])), None)
+        chosen = list(two or alone[:1])
+        closer = self._closer(chosen)
+        if closer is not None:
+            if any(len(cost.units) == 0 for cost in closer.costs):
+                return _Priced([], [], self.target, done)
+            priced, spent = price_parts(closer, self.target, work - done)
+            done += spent
+            # What was looked at closer tells most, but may have too many columns.
+            problems.insert(0, priced)
+            sets.insert(0, self._sets([at for _, at in chosen]))
         least = min(self.target, max(priced.value for priced in problems))
         return _Priced(problems, sets, least, done)
 
@@ -221,29 +220,29 @@ class _Job:
             for sets, i, k in zip(self.sets, one, other, strict=True)
         )
 
-    def _crossed(
-        self, first: Priced, one: list[int], second: Priced, other: list[int]
-    ) -> PartProblem | None:
-        """The problem with two divisions at once, of choices that their prices leave."""
-        kept = [surviving(first, self.target), surviving(second, self.target)]
-        union: dict[int, tuple[set[int], set[int]]] = {}
+    def _closer(self, priced: list[tuple[Priced, list[int]]]) -> PartProblem | None:
+        """The problem with one division or two at once, of the choices that their prices leave."""
+        kept = [surviving(prices, self.target) for prices, _ in priced]
+        union: dict[int, list[set[int]]] = {}
         for p, each in enumerate(self.classes):
-            sets = union.setdefault(id(each), (set(), set()))
-            for some, which, k in zip(sets, kept, (one[p], other[p]), strict=True):
-                some.update(range(len(each[k].units)) if which is None else which[p].tolist())
+            sets = union.setdefault(id(each), [set() for _ in priced])
+            for some, which, (_, at) in zip(sets, kept, priced, strict=True):
+                some.update(range(len(each[at[p]].units)) if which is None else which[p].tolist())
         made: dict[int, PartCost] = {}
         for p, each in enumerate(self.classes):
             if id(each) in made:
                 continue
-            alone = [
-                refined(each[k].chosen(np.array(sorted(some), dtype=np.int64)))
-                for k, some in zip((one[p], other[p]), union[id(each)], strict=True)
+            one, *other = [
+                refined(each[at[p]].chosen(np.array(sorted(some), dtype=np.int64)))
+                for (_, at), some in zip(priced, union[id(each)], strict=True)
             ]
-            together = alone[0] if one[p] == other[p] else crossed(alone[0], alone[1])
+            apart = len({at[p] for _, at in priced}) > 1
+            together = crossed(one, other[0]) if apart else one
             if together is None:
                 return None
             made[id(each)] = together
-        return self._problem([one, other], [made[id(each)] for each in self.classes])
+        every = [at for _, at in priced]
+        return self._problem(every, [made[id(each)] for each in self.classes])
 
     def bytes_of(self, value: float) -> float:
         """Bytes that are surely not more than a cost is."""
