@@ -15,6 +15,7 @@ from .local import Local
 from .pieces import heaviest_nets, moved_in_pieces
 from .polish import MOVES_PER_WORK, polished
 from .refine import refined
+from .some_domains import tied_domains, within_domains
 
 ENTRIES_PER_WORK = 40_000_000
 """Entries of a problem contracted that count as one unit of work."""
@@ -43,6 +44,9 @@ _IN_PIECES = 0.5
 """Part of the combinations in whose place a division is walked on in pieces, if it has any."""
 _SHUFFLED = (0.3, 0.5, 1.0)
 """Parts of the units that change places at random where divisions cannot be combined."""
+_AGAIN = 0.5
+"""Part of the combinations of units with links alone in whose place some domains are divided anew.
+"""
 _TRIES_PER_GAIN = 4
 """Walks in pieces for each that gained something, and before the first, after which they end."""
 _GROWTHS = 6
@@ -213,10 +217,12 @@ class _Evolving:
             before = pool[0].cost
             some = self._net is not None and self._chance.random() < _IN_PIECES
             if not (some and self._in_pieces(pool, pool[self._drawn(len(pool))].where)):
-                if len(pool) > 1 and self._coarsens:
-                    self._combined(pool)
-                else:
+                if not self._coarsens or len(pool) < 2:
                     self._shuffled(pool)
+                elif self._net is None and self._chance.random() < _AGAIN:
+                    self._again(pool)
+                else:
+                    self._combined(pool)
             stale = 0 if pool[0].cost < before else stale + 1
 
     def _shuffled(self, pool: list[Divided]) -> None:
@@ -230,6 +236,24 @@ class _Evolving:
         for kind in np.unique(local.kind):
             units = np.flatnonzero(some & (local.kind == kind))
             where[units] = where[chance.permutation(units)]
+        where, spent = refined(local, where)
+        self._count(spent)
+        self._admit(pool, where)
+
+    def _again(self, pool: list[Divided]) -> None:
+        """Admit what becomes of a division when what some domains hold is divided anew."""
+        local = self._local
+        where = pool[self._drawn(len(pool))].where
+        domains = tied_domains(local, where, self._chance)
+        part, units = within_domains(local, where, domains)
+        before = np.searchsorted(domains, where[units])
+        whole = np.zeros(len(units), dtype=np.int64)
+        found, spent = self._multilevel(part, whole, None)
+        self._count(local.entries / ENTRIES_PER_WORK + spent)
+        if not part.fits(found) or crossing_bytes(part, found) >= crossing_bytes(part, before):
+            return
+        where = where.copy()
+        where[units] = domains[found]
         where, spent = refined(local, where)
         self._count(spent)
         self._admit(pool, where)
