@@ -44,6 +44,8 @@ from .progress import create as create_progress
 
 MARKER = "RAILWEAVE_ATTEMPT_ID"
 """Environment variable of every rank; finds what is left of an attempt whose guard was killed."""
+ON_REQUEST = "stopped on request"
+"""The reason of a part that its controller had stopped."""
 JOURNAL_NAME = "journal.jsonl"
 SPEC_NAME = "launch.json"
 KILL_WAIT_S = 5.0
@@ -310,7 +312,7 @@ class Guard:
 
     async def _stopped(self, grace_s: float) -> dict[str, Any]:
         began = time.monotonic()
-        self.request_stop(grace_s, "stopped on request")
+        self.request_stop(grace_s, ON_REQUEST)
         self.survivors = []
         while not self.survivors and self.status["phase"] not in FINAL_PHASES:
             await self._changed.wait()

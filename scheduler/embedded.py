@@ -13,6 +13,7 @@ import secrets
 import shutil
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
@@ -55,7 +56,8 @@ class EmbeddedCluster:
     state_dir holds the token and each node's log; a temporary directory by default. durable:
     whether Ray's control store keeps its state on the disk, so that a head that has ended can be
     started again while the other nodes go on. `address` and `environment()` are what clients need.
-    Raises InvalidInput for nodes Ray would refuse.
+    Raises InvalidInput for nodes Ray would refuse. Different nodes may be killed and added from
+    different threads.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class EmbeddedCluster:
         self._health_check_timeout_s = health_check_timeout_s
         self.durable = durable
         self._port = 0
+        self._numbering = threading.Lock()
         self._claim: ClaimedPort | None = None
         self._ports: dict[str, AgentPorts] = {}
         self._keeper: KeeperLink | None = None
@@ -277,7 +280,7 @@ class EmbeddedCluster:
             "started": self._started,
             "subnet": self._subnet,
             "octets": self._octets,
-            "nodes": [asdict(node) for node in self._running.values()],
+            "nodes": [asdict(node) for node in list(self._running.values())],
         }
         write_text_atomically(record, json.dumps(data, indent=1) + "\n")
 
@@ -346,15 +349,16 @@ class EmbeddedCluster:
             time.sleep(0.02)
 
     def _launch(self, node: EmbeddedNode) -> Path:
-        self._octets.setdefault(node.name, 2 + len(self._octets))
         folder = self._live_keeper().directory
-        while (directory := folder / f"n{self._started}").exists():
-            self._started += 1  # of a start that was not written down
+        with self._numbering:
+            self._octets.setdefault(node.name, 2 + len(self._octets))
+            while (directory := folder / f"n{self._started}").exists():
+                self._started += 1  # of a start that was not written down
+            log = self.state_dir / f"{node.name}-{self._started}.log"
+            self._started += 1
         node_id = secrets.token_hex(_NODE_ID_BYTES)
         self._release(node.name)
         self._ports[node.name] = AgentPorts(node_id, directory, head=node.name == HEAD)
-        log = self.state_dir / f"{node.name}-{self._started}.log"
-        self._started += 1
         log.unlink(missing_ok=True)
         self._ask(
             verb="start",

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
 from ..agents.attempt import Finding, NodePhase, NodeStatus, RankState
+from ..agents.guard import ON_REQUEST
 
 
 class FaultKind(StrEnum):
@@ -61,7 +62,8 @@ class Fault(BaseModel):
 
     node_at_fault: whether the node is to be set aside. seen_s: when the controller noticed;
     happened_s: when it happened by the clock of the controller, where that is known. step: the
-    last one that the rank reported.
+    last one that the rank reported. follows: it came of another fault, for which a controller that
+    was killed meanwhile had the part stopped.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True)  # a newer controller may tell more
@@ -77,12 +79,16 @@ class Fault(BaseModel):
     happened_s: float | None = None
     last_lines: tuple[str, ...] = ()
     step: int | None = None
+    follows: bool = False
 
     @model_serializer(mode="wrap")
-    def _without_unknown_step(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_what_is_new(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
         data: dict[str, Any] = serialise(self)
+        # Daemons of earlier versions refuse these.
         if self.step is None:
-            del data["step"]  # which daemons of earlier versions refuse
+            del data["step"]
+        if not self.follows:
+            del data["follows"]
         return data
 
 
@@ -91,6 +97,8 @@ def part_fault(status: NodeStatus, now_s: float) -> Fault | None:
     failed = [rank for rank in status.ranks if rank.failed]
     steps = _last_steps(status)
     if status.phase is NodePhase.STOPPED:
+        if before := _failed_before(status, now_s):
+            return root_cause(before[0], before[1:])
         reason = status.reason or "no reason given"
         return Fault(
             kind=FaultKind.PART_STOPPED,
@@ -98,6 +106,7 @@ def part_fault(status: NodeStatus, now_s: float) -> Fault | None:
             seen_s=now_s,
             node=status.node,
             last_lines=failed[0].last_lines if failed else (),
+            follows=status.reason == ON_REQUEST,
         )
     broken = [_rank_fault(status, rank, now_s, steps.get(rank.rank)) for rank in failed]
     broken += [_found_fault(status, found, now_s) for found in status.rank_findings()]
@@ -126,8 +135,20 @@ def earlier_faults(status: NodeStatus, stop_began_s: float, now_s: float) -> lis
         for rank in status.ranks
         if rank.failed
         and not rank.stopping
-        and rank.signal not in ours
+        and (rank.signal not in ours or status.reason == ON_REQUEST)
         and (rank.exited_s is None or _here_s(status, rank.exited_s, now_s) < stop_began_s)
+    ]
+
+
+def _failed_before(status: NodeStatus, now_s: float) -> list[Fault]:
+    """Ranks of a part that was stopped on request that had failed before."""
+    if status.reason != ON_REQUEST:
+        return []
+    steps = _last_steps(status)
+    return [
+        _rank_fault(status, rank, now_s, steps.get(rank.rank))
+        for rank in status.ranks
+        if rank.failed and not rank.stopping
     ]
 
 
@@ -193,8 +214,8 @@ def root_cause(first: Fault, others: Iterable[Fault]) -> Fault:
     """Of everything that went wrong in an attempt, what explains the rest.
 
     When a node dies, ranks elsewhere lose their connections and exit first, so the deeper kind
-    wins; among ranks the one that ended first by the nodes' clocks. Keeps the time of the first
-    sign.
+    wins; among ranks the one that ended first by the nodes' clocks. What only follows from another
+    fault explains nothing. Keeps the time of the first sign.
     """
     depth = list(FaultKind)
     ranks = (
@@ -205,8 +226,9 @@ def root_cause(first: Fault, others: Iterable[Fault]) -> Fault:
         FaultKind.NAN_LOSS,
     )
 
-    def order(fault: Fault) -> tuple[int, float]:
-        return (0 if fault.kind in ranks else -depth.index(fault.kind), _when(fault))
+    def order(fault: Fault) -> tuple[bool, int, float]:
+        depths = 0 if fault.kind in ranks else -depth.index(fault.kind)
+        return (fault.follows, depths, _when(fault))
 
     chosen = min([first, *others], key=order)
     return chosen.model_copy(update={"seen_s": min(first.seen_s, chosen.seen_s)})

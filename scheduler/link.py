@@ -10,7 +10,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from ..agents.attempt import NodeLaunch, NodeStatus, Refused, StopReport
+from ..agents.attempt import Heartbeat, NodeLaunch, NodeStatus, Refused, StopReport
 from ..agents.fleet import NAMESPACE, agent_name
 from ..agents.lifeline import reaches
 from .fault import FaultKind
@@ -125,7 +125,12 @@ class AgentLink:
 
     async def _once(self, timeout_s: float, method: str, *arguments: Any) -> Any:
         if self._agent is None:
-            self._agent = await off_loop(ray.get_actor, agent_name(self.node), NAMESPACE)
+            agent: Any = await off_loop(ray.get_actor, agent_name(self.node), NAMESPACE)
+            beat: Heartbeat = await within(agent.ping.remote(), _ANSWER_S)
+            if beat.node_id != self._node_id:
+                # As where the head was away at the same time, so that nobody else has seen it go.
+                raise NodeGone("it has been started anew, and what ran on it is gone")
+            self._agent = agent
         return await within(getattr(self._agent, method).remote(*arguments), timeout_s)
 
     async def _refuse_gone(self, error: Exception, silent_s: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -76,7 +77,8 @@ class Acts:
         self._mends = mends
         self._machines = machines
         self._network = network
-        self._machines_mutex = threading.Lock()
+        # One a node: a node that starts may have to wait for the head to be started.
+        self._switching: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def refusal(self, kind: Kind) -> str:
         """Why faults of a kind cannot be brought about here; empty when they can."""
@@ -197,7 +199,7 @@ class Acts:
     def _power(self, done: Done) -> Done:
         """Switch the node off that was hit, and on again after a time."""
         assert self._machines is not None  # refusal() has seen to that
-        with self._machines_mutex:
+        with self._switching[done.node]:
             # Another job's fault may have hit the same node meanwhile.
             at_s = time.time()
             try:
@@ -228,7 +230,7 @@ class Acts:
         assert self._machines is not None
         give_up = time.monotonic() + _MEND_S
         while not needless():
-            with self._machines_mutex:
+            with self._switching[node]:
                 if self._machines.restore(node):
                     return
             if time.monotonic() > give_up:
@@ -237,7 +239,7 @@ class Acts:
 
     def _power_on(self, node: str) -> None:
         assert self._machines is not None
-        with self._machines_mutex:
+        with self._switching[node]:
             self._machines.power_on(node)
 
     def _railweaves_own(self, fault: Injection, aim: Aim, done: Done) -> Done:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ from railweave.scheduler.job import Job
 from railweave.scheduler.launching import Attempt, launches
 from railweave.scheduler.messages import AttemptPlan, Happened, Report
 from railweave.scheduler.watch import NodeGone, Watch
+from waiting import wait_until
 
 # Every rank says that it is there, then does what its line of `deeds` says.
 RANK = """
@@ -350,6 +352,50 @@ def test_a_second_watch_takes_a_running_attempt_up_and_starts_nothing_twice(
     assert fabric.run(fabric.watch(plan, started=True), let_them_end) == [Happened.SUCCEEDED]
     after = [p.pid for bench in fabric.benches for p in bench.runner.status("job", 1).ranks]
     assert before == after
+
+
+@pytest.mark.parametrize("node", ["n0", "n1"])
+def test_what_broke_is_told_though_the_watch_before_was_killed_while_it_stopped_the_rest(
+    fabric: Fabric, node: str
+) -> None:
+    plan = fabric.plan(*[STAY] * 4)
+
+    async def first_watch() -> None:
+        running = asyncio.create_task(fabric.watch(plan).run())
+        await fabric.told(Happened.RUNNING)
+        running.cancel()
+
+    asyncio.run(first_watch())
+    fabric.reports.clear()
+    victim = fabric.parts[node].runner.status("job", 1).ranks[1]
+    assert victim.pid is not None
+    os.kill(victim.pid, signal.SIGKILL)
+    wait_until(
+        lambda: fabric.parts[node].runner.status("job", 1).ranks[1].failed, 30, "it is known"
+    )
+    for part in fabric.parts.values():
+        part.runner.stop("job", 1, 0.5)
+    happened = fabric.run(fabric.watch(plan, started=True))
+    assert happened == [Happened.FAULT, Happened.STOPPED]
+    fault = fabric.reports[-1].fault
+    assert fault is not None and (fault.kind, fault.node) == (FaultKind.RANK_SIGNAL, node)
+    assert (fault.rank, fault.signal) == (victim.rank, signal.SIGKILL) and not fault.follows
+
+
+def test_parts_that_somebody_else_had_stopped_are_told_as_such(fabric: Fabric) -> None:
+    plan = fabric.plan(*[STAY] * 4)
+
+    async def first_watch() -> None:
+        running = asyncio.create_task(fabric.watch(plan).run())
+        await fabric.told(Happened.RUNNING)
+        running.cancel()
+
+    asyncio.run(first_watch())
+    fabric.reports.clear()
+    fabric.parts["n1"].runner.stop("job", 1, 0.5)
+    fabric.run(fabric.watch(plan, started=True))
+    fault = fabric.reports[-1].fault
+    assert fault is not None and (fault.kind, fault.node) == (FaultKind.PART_STOPPED, "n1")
 
 
 def test_taking_up_an_attempt_that_a_node_has_forgotten_is_a_fault(fabric: Fabric) -> None:
