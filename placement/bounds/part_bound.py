@@ -30,6 +30,8 @@ _MOST_JOINED = 3
 _APART = 1.3
 """Ratio of weights from which they are different."""
 _MOST_DIVISIONS = 5
+_MOST_CLOSER = 3
+"""Pairs of divisions, and single ones, that are looked at closer."""
 _PRICE_SHARE = 0.4
 """Part of the work for prices, and the same for the model."""
 _SLACK = 1e-9
@@ -154,20 +156,24 @@ class _Job:
                 return _Priced([], [], self.target, done)
             alone.append((priced, at))
         alone.sort(key=lambda one: -one[0].value)
-        problems = [priced for priced, _ in alone]
-        sets = [self._sets([at]) for _, at in alone]
-        pairs = combinations(alone, 2)
-        two = next((pair for pair in pairs if self._cross(pair[0][1], pair[1][1])), None)
-        chosen = list(two or alone[:1])
-        closer = self._closer(chosen)
-        if closer is not None:
-            if any(len(cost.units) == 0 for cost in closer.costs):
+        pairs = [[*two] for two in combinations(alone, 2) if self._cross(two[0][1], two[1][1])]
+        closer: list[tuple[Priced, list[list[int]]]] = []
+        for some in [*pairs[:_MOST_CLOSER], *([one] for one in alone[:_MOST_CLOSER])]:
+            problem = self._closer(some)
+            if problem is None:
+                continue
+            if any(len(cost.units) == 0 for cost in problem.costs):
                 return _Priced([], [], self.target, done)
-            priced, spent = price_parts(closer, self.target, work - done)
+            priced, spent = price_parts(problem, self.target, (work - done) / 2)
             done += spent
-            # What was looked at closer tells most, but may have too many columns.
-            problems.insert(0, priced)
-            sets.insert(0, self._sets([at for _, at in chosen]))
+            if priced.value >= self.target:
+                return _Priced([], [], self.target, done)
+            closer.append((priced, [at for _, at in some]))
+        # What was looked at closer tells most, but may have too many columns.
+        closer.sort(key=lambda one: -one[0].value)
+        every = [*closer, *((priced, [at]) for priced, at in alone)]
+        problems = [priced for priced, _ in every]
+        sets = [self._sets(some) for _, some in every]
         least = min(self.target, max(priced.value for priced in problems))
         return _Priced(problems, sets, least, done)
 

@@ -68,16 +68,19 @@ def paid_together(lattices: list[Lattice], row: Ints, size: int) -> float:
     """What the parts of one choice pay to several families at least, whichever sets have them.
 
     0 where there are too many ways to give parts to sets. With the sets given, sets filled from
-    their first lane are the cheapest for each family, as in `paid_to`.
+    their first lane are the cheapest for each family, as in `paid_to`. Where sets are alike the
+    fullest is the first.
     """
     parts = row[row > 0]
+    given = 1 if len(parts) and _alike(lattices) else 0
     sets, ways = len(row), 1
-    for k in range(len(parts)):
+    for k in range(given, len(parts)):
         ways *= sets - k
     if ways > _MOST_SEATS:
         return 0.0
-    seats = np.array(list(permutations(range(sets), len(parts))), dtype=np.int64)
-    seats = seats.reshape(ways, len(parts))
+    rest = list(permutations(range(given, sets), len(parts) - given))
+    seats = np.zeros((ways, len(parts)), dtype=np.int64)
+    seats[:, given:] = np.array(rest, dtype=np.int64).reshape(ways, len(parts) - given)
     total = np.zeros(ways)
     for lattice in lattices:
         lanes = np.arange(0, size, lattice.each)
@@ -86,3 +89,13 @@ def paid_together(lattices: list[Lattice], row: Ints, size: int) -> float:
             held = (lattice.chunk_of[seats] == chunk).astype(np.int64) @ inside
             total += lattice.paid[held].sum(axis=1)
     return float(total.min())
+
+
+def _alike(lattices: list[Lattice]) -> bool:
+    """Whether any set can be renamed to be any other: two families whose chunks make a grid."""
+    if len(lattices) != 2:
+        return False
+    one, other = (lattice.chunk_of for lattice in lattices)
+    met = np.zeros((int(one.max()) + 1, int(other.max()) + 1), dtype=np.int64)
+    np.add.at(met, (one, other), 1)
+    return bool((met == met[0, 0]).all())
