@@ -14,7 +14,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -128,20 +128,27 @@ def join_again(give_up: float) -> bool:
         _place.moving = True
         _place.free.wait_for(lambda: _place.using == 0)
     try:
+        # To leave a cluster whose control store does not answer can take Ray minutes.
+        _waiting(lambda: _refuse_unreachable(_place.address), give_up)
         _place.node = None
         ray.shutdown()
-        while True:
-            try:
-                join(_place.address)
-                return True
-            except NoCluster:
-                if time.monotonic() > give_up:
-                    raise
-                time.sleep(_AGAIN_S)
+        _waiting(lambda: join(_place.address), give_up)
+        return True
     finally:
         with _place.free:
             _place.moving = False
             _place.free.notify_all()
+
+
+def _waiting(attempt: Callable[[], None], give_up: float) -> None:
+    """Try again while there is no cluster, until `give_up`. Raises CannotConnect."""
+    while True:
+        try:
+            return attempt()
+        except NoCluster:
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(_AGAIN_S)
 
 
 def _is_out() -> bool:
