@@ -31,7 +31,7 @@ _MOST_REHOMED = 128
 """Units up to which each part of a division is tried in every domain with room for it."""
 _ENOUGH_OUTSIDE, _ENOUGH_INSIDE = 5e-3, 2e-3
 """Work a unit from which dividing a job, or a part of it inwards, gains little."""
-_PACE, _PACE_LOST = 2.3, 7e-4
+_PACE, _PACE_LOST = 2.6, 7e-4
 """Work done on dividing a job for each that is charged, and how much less it is for each unit.
 
 Dividing takes about half the time that its work stands for, and many units take time to read.
