@@ -77,13 +77,11 @@ def columns_within(priced: Priced, limit: float) -> PartColumns | None:
         order = np.lexsort((over, cost.units))
         over, first = over[order], problem.first[p]
         units = rows[owner, p]
-        count = np.array(
-            [
-                np.searchsorted(over[first[u] : first[u + 1]], left, side="right")
-                for u, left in zip(units.tolist(), slack.tolist(), strict=True)
-            ],
-            dtype=np.int64,
-        )
+        count = np.zeros(len(units), dtype=np.int64)
+        for u in np.unique(units).tolist():
+            here = units == u
+            some = over[first[u] : first[u + 1]]
+            count[here] = np.searchsorted(some, slack[here], side="right")
         if count.sum() > _MOST_MET:
             return None
         at = np.repeat(np.arange(len(owner)), count)
