@@ -47,7 +47,10 @@ def class_bound(
     slots: some placement; known: its bytes. Unlike the bounds of atoms and blocks this leans on no
     set that might better be split.
     """
-    graph, unit_of = surely_whole(demand, np.bincount(fabric.slot_node))
+    held = np.bincount(fabric.slot_node)
+    if demand.ranks > MOST_UNITS * int(held.max(initial=1)):
+        return ClassResult(0.0, None)
+    graph, unit_of = surely_whole(demand, held)
     size = demand.ranks // graph.units
     free = np.bincount(fabric.slot_domain[-1])
     domains = np.flatnonzero(free >= size)

@@ -11,7 +11,7 @@ from ..division.polish import MOVES_PER_WORK
 from ..exact.few_units import spread_of_few
 from ..jobs.gather import Gathered
 from ..jobs.index import Fabric, Ints
-from ..loops.budget import Budget
+from ..loops.budget import FULL_RANKS, Budget
 from .counts import Counts
 from .descent import Descent, Spread
 from .matching import match_chain
@@ -25,6 +25,8 @@ from .starts import starts_of
 from .structure import Chains
 from .structured import counts_in
 
+_OTHER_SHARE = 0.2
+"""Part of the work that reading, seating and scoring a job of `FULL_RANKS` ranks stand for."""
 _FIRST_SHARE = 0.3
 _SECOND_SHARE = 0.5
 _SEATING_SHARE = 0.3
@@ -43,7 +45,9 @@ def place_chains(
 ) -> float:
     """Give every atom a node: fills `node`. Returns a bound on the bytes across the outermost."""
     split = split_counts(gathered, chains)
-    spread, least = _spread(fabric, gathered, chains, split, room, budget.left, seed)
+    other = _OTHER_SHARE * min(1.0, len(gathered.atom_of) / FULL_RANKS)
+    work = budget.left * (1 - other)
+    spread, least = _spread(fabric, gathered, chains, split, room, work, seed)
     descent = Descent(fabric, gathered, chains, split, room)
     descent.go(spread, budget.left, seed)
     where = preferred(fabric, gathered, chains, descent)
