@@ -63,6 +63,12 @@ class Launcher:
         ledger = self._nodes.ledger()
         spec = core.store.spec(job_id)
         before = self._placement_before(record, devices)
+        unheard = self._nodes.unheard(str(node) for node, _ in before.devices) if before else []
+        if unheard:
+            # It is looked at again as soon as a node joins.
+            why = f"the daemon has just begun and has not heard yet of {some(unheard)}"
+            core.unplaceable[job_id] = Refusal(why, core.tick_s() + core.settings.settle_s)
+            return
         verdict = core.verdict(record)
         kept = core.store.kept_spares(but=job_id) | set(verdict.avoid if verdict else ())
         job, found = await asyncio.to_thread(lambda: _solve(spec, devices, ledger, before, kept))

@@ -7,7 +7,7 @@ import logging
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -70,7 +70,7 @@ class Nodes:
         self._reach = Reach(core, self._agents, self.lost, self.refresh)
         self._pings: dict[str, asyncio.Task[None]] = {}
         self._joining: dict[str, str] = {}
-        self._last_join_s = time.monotonic()
+        self._began_s = self._last_join_s = time.monotonic()
         self._held: dict[str, tuple[tuple[str, int], ...]] = {}
         self._pids: dict[str, int] = {}
         self._noted = NotesOfRanks(core)
@@ -93,6 +93,12 @@ class Nodes:
         """Whether all nodes that will join soon are known: none is joining, or did just now."""
         quiet_s = time.monotonic() - self._last_join_s
         return not self._joining and quiet_s >= self._core.settings.settle_s
+
+    def unheard(self, nodes: Iterable[str]) -> list[str]:
+        """Those of some nodes that a daemon which has just begun may still hear of."""
+        if time.monotonic() - self._began_s >= self._core.settings.settle_s:
+            return []
+        return sorted(set(nodes) - self._agents.keys() - self._core.store.quarantined().keys())
 
     @property
     def devices(self) -> int:

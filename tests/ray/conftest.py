@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from job_bench import Bench, all_well
+from job_bench import Bench, all_used
 from railweave.agents import processes
 from railweave.scheduler.client import Client
 from railweave.scheduler.embedded import EmbeddedCluster, EmbeddedNode
@@ -115,7 +115,7 @@ def daemon(session_cluster: EmbeddedCluster) -> Iterator[Client]:
 
 @pytest.fixture
 def bench(cluster: EmbeddedCluster, daemon: Client, tmp_path: Path) -> Iterator[Bench]:
-    wait_until(lambda: all_well(daemon), 90, "every node is well")
+    wait_until(lambda: all_used(daemon), 90, "every node is well")
     bench = Bench(daemon, tmp_path)
     yield bench
     for record in daemon.jobs([state for state in JobState if not state.final]):

@@ -87,6 +87,14 @@ def all_well(client: Client) -> bool:
     return len(with_devices) == 5 and all(node.state == "ok" for node in nodes)
 
 
+def all_used(client: Client) -> bool:
+    """Whether all nodes are well; those that are set aside for what a test did are used again."""
+    for record in client.node_records():
+        if record.out is not None and record.out.value != "lost":
+            client.release(record.name)
+    return all_well(client)
+
+
 def call(actor: Any, method: str, *arguments: Any) -> Any:
     return ray.get(getattr(actor, method).remote(*arguments), timeout=30)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from chaos_bench import Ledger, Victim, small_disk, submit
-from job_bench import Bench, all_well
+from job_bench import Bench, all_used
 from railweave.scheduler.chaos.driver import Driver
 from railweave.scheduler.chaos.evidence import Done, Outcome, Report
 from railweave.scheduler.chaos.histories import judged, last_event
@@ -22,7 +22,6 @@ from railweave.scheduler.chaos.kinds import Kind
 from railweave.scheduler.chaos.machines import EmbeddedMachines
 from railweave.scheduler.chaos.schedule import Injection, Schedule, Target, drawn
 from railweave.scheduler.cli.main import run as command
-from railweave.scheduler.client import Client
 from railweave.scheduler.embedded import EmbeddedCluster
 from railweave.scheduler.lifecycle import JobState
 from waiting import wait_until
@@ -90,14 +89,7 @@ def text_of(report: Report) -> str:
 @pytest.fixture
 def run(bench: Bench, cluster: EmbeddedCluster) -> Iterator[Run]:
     yield Run(bench, cluster)
-    wait_until(lambda: _released(bench.client), 120, "every node is well again")
-
-
-def _released(client: Client) -> bool:
-    for record in client.node_records():
-        if record.out is not None and record.out.value != "lost":
-            client.release(record.name)
-    return all_well(client)
+    wait_until(lambda: all_used(bench.client), 120, "every node is well again")
 
 
 def check(report: Report, run: Run, victims: dict[str, Victim]) -> None:

@@ -257,6 +257,9 @@ until("go")
     assert bench.ends(job) is JobState.SUCCEEDED, job.explain()
     started = [e.attempt for e in job.events() if e.kind == "running"]
     assert len(started) == len(set(started)) == 2
+    # A daemon that has just begun waits until it has heard of the nodes that ran the job.
+    moved = [e.data["moved_ranks"] for e in job.events() if e.kind == "launch"]
+    assert set(moved[1:]) == {0}
     for kind in ("fault", "verdict", "stopped"):
         assert [e.attempt for e in job.events() if e.kind == kind] == started[:1]
     for attempt in started:

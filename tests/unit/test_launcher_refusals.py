@@ -35,3 +35,14 @@ def test_refusals_count_once_for_each_time_that_was_waited_for(
     now_s += 20.0
     assert waits_s() == 40.0
     store.close()
+
+
+def test_only_a_daemon_that_has_just_begun_waits_for_nodes_to_be_heard_of(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "store.db")
+    store.take_epoch(0.0, "test")
+    store.quarantine("a2", "lost", 0.0, None)
+    asked = ["a1", "a0", "a2", "a1"]
+    assert Nodes(Core(Settings(state_dir=str(tmp_path)), store)).unheard(asked) == ["a0", "a1"]
+    old = Settings(state_dir=str(tmp_path), settle_s=0.0)
+    assert Nodes(Core(old, store)).unheard(asked) == []
+    store.close()
