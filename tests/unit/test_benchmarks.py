@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -259,3 +260,12 @@ def test_growth_pictures_hold_a_mark_for_each_size() -> None:
         {"devices": 10**power, "cpu_seconds": 0.1 * power, "peak_bytes": 2e8} for power in (3, 4, 5)
     ]
     assert len(re.findall("<polygon", picture.growth(rows))) == 6
+
+
+def test_the_memory_of_a_growth_run_is_not_that_of_the_process_that_started_it() -> None:
+    held = bytearray(b"x") * 1_500_000_000
+    code = "from benchmarks.growth import peak_bytes; print(peak_bytes())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert 50_000_000 < int(done.stdout) < len(held) / 2
