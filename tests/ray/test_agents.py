@@ -55,8 +55,16 @@ def ended(session_cluster: EmbeddedCluster) -> Iterator[None]:
             ray.kill(ray.get_actor(agent_name(name), NAMESPACE), no_restart=True)
 
 
+def all_alive() -> None:
+    """Wait until Ray counts every node once, those that came back too."""
+    wait_until(
+        lambda: len([n for n in ray.nodes() if n["Alive"]]) == len(NAMES), 60, "all nodes alive"
+    )
+
+
 @pytest.fixture
 def fleet(cluster: EmbeddedCluster, state_dir: Path) -> Fleet:
+    all_alive()  # Ray may take a node that a test has killed for alive still
     found = ensure_agents(str(state_dir))
     assert found.failures == {}
     return found
@@ -210,9 +218,7 @@ def test_a_node_that_comes_back_gets_a_new_agent_that_knows_its_past(
     cluster.kill_node("b1")
     assert ranks_of("interrupted") == []
     cluster.add_node(next(node for node in NODES if node.name == "b1"))
-    wait_until(
-        lambda: len([n for n in ray.nodes() if n["Alive"]]) == len(NAMES), 60, "all nodes alive"
-    )
+    all_alive()
     began = time.monotonic()
     found = ensure_agents(str(state_dir))
     assert time.monotonic() - began < 90
