@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from .core import Core
-from .decision import Choice, Decision, with_devices_back, without_devices
+from .decided import Decided
+from .decision import Choice, with_devices_back, without_devices
 from .job import Job
 from .ledger import Supply
 from .lifecycle import JobEvent, JobState, Outcome
@@ -34,7 +35,7 @@ class Elastic:
         self._stop = stop
         self._fits = fits
         self._sizes: dict[str, tuple[int, ...]] = {}
-        self._told: dict[str, tuple[int, Choice, int]] = {}
+        self._decided = Decided(core)
         self._grow_since: dict[str, tuple[int, int, float]] = {}
         core.on_final.append(self._forget)
 
@@ -58,7 +59,7 @@ class Elastic:
             start_s=start_s(attempts),
             lost_steps_s=self._outlook.lost_steps_s(job.job_id),
         )
-        self._tell(job, decided)
+        self._decided.tell(job, decided)
         if decided.chosen.choice is Choice.SHRINK:
             return replace(job, devices=decided.chosen.devices)
         return job
@@ -86,7 +87,7 @@ class Elastic:
             start_s=start_s(attempts),
             lost_steps_s=0.0,  # it is done after a checkpoint
         )
-        self._tell(job, decided)
+        self._decided.tell(job, decided)
         if decided.chosen.choice is not Choice.GROW:
             return
         last = self._outlook.last_checkpoint(job_id, number)
@@ -118,21 +119,8 @@ class Elastic:
             self._sizes[job.job_id] = tuple(Job.parse(spec).smaller_sizes()) if may else ()
         return self._sizes[job.job_id]
 
-    def _tell(self, job: JobRecord, decided: Decision) -> None:
-        told = (job.life.attempt, decided.chosen.choice, decided.chosen.devices)
-        if self._told.get(job.job_id) != told:
-            self._told[job.job_id] = told
-            self._core.note(
-                "decision",
-                str(decided),
-                job_id=job.job_id,
-                attempt=job.life.attempt,
-                data=decided.to_data(),
-            )
-
     def _forget(self, job_id: str) -> None:
         self._sizes.pop(job_id, None)
-        self._told.pop(job_id, None)
         self._grow_since.pop(job_id, None)
 
 

@@ -28,6 +28,7 @@ class Outlook:
         """Until when those of these nodes that are out are expected to be back."""
         core, now_s = self._core, self._core.now_s()
         away = core.store.quarantined()
+        absences_s = self.absences_s()
         ends = []
         for node in set(nodes) & away.keys():
             found = away[node]
@@ -35,8 +36,7 @@ class Outlook:
                 ends.append(max(0.0, found.until_s - now_s))
             else:
                 away_s = max(0.0, now_s - found.since_s)
-                unknown_s = core.settings.return_s
-                ends.append(expected_back_s(self.absences_s(), away_s, unknown_s))
+                ends.append(expected_back_s(absences_s, away_s, core.settings.return_s))
         return max(ends, default=core.settings.return_s)
 
     def absences_s(self) -> list[float]:

@@ -9,7 +9,8 @@ from ..placement.errors import InvalidInput
 from ..placement.placement import Placement
 from ..placement.timed.link_time import communication_time
 from .core import Core, Refusal
-from .decision import Choice, Decision, move_or_wait
+from .decided import Decided
+from .decision import Choice, move_or_wait
 from .job import Job
 from .ledger import Ledger
 from .nodes import Nodes
@@ -28,8 +29,7 @@ class Patience:
         self._core = core
         self._nodes = nodes
         self._outlook = Outlook(core)
-        self._told: dict[str, tuple[int, Choice]] = {}
-        core.on_final.append(self._forget)
+        self._decided = Decided(core)
 
     async def waits(
         self, record: JobRecord, job: Job, ledger: Ledger, before: Placement, found: Placement
@@ -55,7 +55,7 @@ class Patience:
             step_s=step_s,
             slower_s=slower_s,
         )
-        self._tell(record, decided, lost)
+        self._decided.tell(record, decided, nodes=sorted(lost))
         if decided.chosen.choice is not Choice.WAIT:
             return False
         why = f"waits {back_s:.0f} s for {', '.join(sorted(lost))}: {decided}"
@@ -75,21 +75,6 @@ class Patience:
         reachable = used & ledger.away.keys() <= lost
         kept = all((str(node), device) in free for node, device in before.devices)
         return lost if reachable and kept else set()
-
-    def _tell(self, record: JobRecord, decided: Decision, lost: set[str]) -> None:
-        told = (record.life.attempt, decided.chosen.choice)
-        if self._told.get(record.job_id) != told:
-            self._told[record.job_id] = told
-            self._core.note(
-                "decision",
-                str(decided),
-                job_id=record.job_id,
-                attempt=record.life.attempt,
-                data={**decided.to_data(), "nodes": sorted(lost)},
-            )
-
-    def _forget(self, job_id: str) -> None:
-        self._told.pop(job_id, None)
 
 
 def _slower_s(job: Job, ledger: Ledger, before: Placement, found: Placement) -> float:

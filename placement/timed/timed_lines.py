@@ -13,42 +13,18 @@ def _end(
 ) -> None:
     """Add one end of bytes that meet at a level: through `slot`'s port, or a NIC of its node."""
     if level < net.first_network:
-        put(
-            loads.tree,
-            loads.even,
-            loads.scale,
-            loads.work,
-            phase,
-            2 * slot + inward,
-            size * net.port_s[slot, level],
-        )
+        put(loads, phase, 2 * slot + inward, size * net.port_s[slot, level])
         for inner in range(1, level):
             if net.uplink[inner, slot] >= 0:
                 link = net.uplink[inner, slot] + inward
-                put(
-                    loads.tree,
-                    loads.even,
-                    loads.scale,
-                    loads.work,
-                    phase,
-                    link,
-                    size * net.uplink_s[inner, slot],
-                )
+                put(loads, phase, link, size * net.uplink_s[inner, slot])
         return
     nic = net.first_nic + 2 * (net.node[slot] * net.rails + rail) + inward
-    put(loads.tree, loads.even, loads.scale, loads.work, phase, nic, size * net.nic_s[level])
+    put(loads, phase, nic, size * net.nic_s[level])
     for inner in range(net.first_network, level):
         if net.uplink[inner, slot] >= 0:
             link = net.uplink[inner, slot] + 2 * rail + inward
-            put(
-                loads.tree,
-                loads.even,
-                loads.scale,
-                loads.work,
-                phase,
-                link,
-                size * net.uplink_s[inner, slot],
-            )
+            put(loads, phase, link, size * net.uplink_s[inner, slot])
 
 
 @inner

@@ -112,21 +112,21 @@ def rescale(loads: Loads) -> None:
 
 
 @inner
-def put(
-    tree: Floats, even: Floats, scale: Floats, work: Ints, phase: int, link: int, change_s: float
-) -> None:
+def put(loads: Loads, phase: int, link: int, change_s: float) -> None:
+    """Add seconds to a link, or take some away."""
+    tree = loads.tree
     at = tree.shape[1] // 2 + link
     old = tree[phase, at]
     new = old + change_s
     if new <= 1e-12 * abs(change_s):
         new = 0.0
     tree[phase, at] = new
-    one, other = old / scale[phase], new / scale[phase]
+    one, other = old / loads.scale[phase], new / loads.scale[phase]
     for _ in range(4):
         one *= one
         other *= other
-    even[phase] += other - one
-    work[0] += 1
+    loads.even[phase] += other - one
+    loads.work[0] += 1
     at >>= 1
     while at >= 1:
         top = max(tree[phase, 2 * at], tree[phase, 2 * at + 1])

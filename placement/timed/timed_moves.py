@@ -101,24 +101,8 @@ def hold_still(net: Net, job: Job, loads: Loads, rank: int, sign: float) -> None
     slot = loads.slot[rank]
     for i in range(job.still_start[rank], job.still_start[rank + 1]):
         phase = job.still_phase[i]
-        put(
-            loads.tree,
-            loads.even,
-            loads.scale,
-            loads.work,
-            phase,
-            2 * slot,
-            sign * job.still_out[i] * net.port_s[slot, 0],
-        )
-        put(
-            loads.tree,
-            loads.even,
-            loads.scale,
-            loads.work,
-            phase,
-            2 * slot + 1,
-            sign * job.still_in[i] * net.port_s[slot, 0],
-        )
+        put(loads, phase, 2 * slot, sign * job.still_out[i] * net.port_s[slot, 0])
+        put(loads, phase, 2 * slot + 1, sign * job.still_in[i] * net.port_s[slot, 0])
 
 
 @inner

@@ -128,6 +128,17 @@ class Fabric:
         while happened not in [report.happened for report in self.reports]:
             await asyncio.sleep(0.01)
 
+    def leave_running(self, plan: AttemptPlan) -> None:
+        """Have a watch start the ranks and end without a word, as a controller that is killed."""
+
+        async def first_watch() -> None:
+            running = asyncio.create_task(self.watch(plan).run())
+            await self.told(Happened.RUNNING)
+            running.cancel()
+
+        asyncio.run(first_watch())
+        self.reports.clear()
+
     def nothing_is_left(self) -> bool:
         phases = [bench.runner.status("job", 1).phase for bench in self.benches]
         ended = (NodePhase.ENDED, NodePhase.STOPPED, NodePhase.UNKNOWN)
@@ -336,15 +347,8 @@ def test_a_second_watch_takes_a_running_attempt_up_and_starts_nothing_twice(
     plan = fabric.plan(
         *["[time.sleep(0.01) for _ in iter(lambda: os.path.exists('go'), True)]"] * 4
     )
-
-    async def first_watch() -> None:
-        running = asyncio.create_task(fabric.watch(plan).run())
-        await fabric.told(Happened.RUNNING)
-        running.cancel()
-
-    asyncio.run(first_watch())
+    fabric.leave_running(plan)
     before = [p.pid for bench in fabric.benches for p in bench.runner.status("job", 1).ranks]
-    fabric.reports.clear()
 
     async def let_them_end() -> None:
         (fabric.folder / "go").touch()
@@ -359,14 +363,7 @@ def test_what_broke_is_told_though_the_watch_before_was_killed_while_it_stopped_
     fabric: Fabric, node: str
 ) -> None:
     plan = fabric.plan(*[STAY] * 4)
-
-    async def first_watch() -> None:
-        running = asyncio.create_task(fabric.watch(plan).run())
-        await fabric.told(Happened.RUNNING)
-        running.cancel()
-
-    asyncio.run(first_watch())
-    fabric.reports.clear()
+    fabric.leave_running(plan)
     victim = fabric.parts[node].runner.status("job", 1).ranks[1]
     assert victim.pid is not None
     os.kill(victim.pid, signal.SIGKILL)
@@ -384,14 +381,7 @@ def test_what_broke_is_told_though_the_watch_before_was_killed_while_it_stopped_
 
 def test_parts_that_somebody_else_had_stopped_are_told_as_such(fabric: Fabric) -> None:
     plan = fabric.plan(*[STAY] * 4)
-
-    async def first_watch() -> None:
-        running = asyncio.create_task(fabric.watch(plan).run())
-        await fabric.told(Happened.RUNNING)
-        running.cancel()
-
-    asyncio.run(first_watch())
-    fabric.reports.clear()
+    fabric.leave_running(plan)
     fabric.parts["n1"].runner.stop("job", 1, 0.5)
     fabric.run(fabric.watch(plan, started=True))
     fault = fabric.reports[-1].fault
