@@ -9,6 +9,7 @@ import numpy as np
 from ..jobs.index import Floats, Ints
 from ..jobs.units import UnitGraph
 from ..loops.compiled import lean
+from .factor import has_factor
 from .laplacian import cut_graph
 
 MOST_UNITS = 1600
@@ -234,9 +235,7 @@ def _proved(matrix: Floats, vectors: Floats, sizes: Floats) -> float:
             largest = float(np.abs(lifted).sum(axis=1).max())
             margin = 8.0 * units * np.finfo(np.float64).eps * largest
             bottom = level - slack * spread
-            try:
-                np.linalg.cholesky(lifted - np.diag(np.full(units, bottom)))
-            except np.linalg.LinAlgError:
+            if not has_factor(lifted - np.diag(np.full(units, bottom))):
                 continue
             # The vectors are orthonormal to rounding only.
             lost = float(np.sort(raised)[::-1][: len(sizes)] @ sizes[: len(raised)])
