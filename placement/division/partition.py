@@ -2,69 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-
-import numpy as np
+from typing import TypeVar
 
 from ..jobs.index import Ints
-from .coarsen import coarser
-from .contract_local import crossing_bytes
-from .grow import grown
+from .evolving import Evolving
 from .local import Local
-from .pieces import heaviest_nets, moved_in_pieces
 from .polish import MOVES_PER_WORK, polished
 from .refine import refined
-from .some_domains import tied_domains, within_domains
 
-ENTRIES_PER_WORK = 40_000_000
-"""Entries of a problem contracted that count as one unit of work."""
-_FEW_UNITS = 60
-_UNITS_PER_DOMAIN = 6
-"""A problem is coarse enough with so many units, or so many a domain."""
 _LINKED_MEMBERS = 256
 _MOST_LINKS = 400_000
-_HEAVIEST_LINKS = 50
+_HEAVIEST_LINKS = 100
 """Links of each unit that stand for all of them where there are many more, but at the end."""
-_POOL = 12
-_FRESH, _FRESH_OF_FEW = 24, 8
-"""New divisions with which a pool begins, and of few units, for which most are the same."""
-_STALE, _STALE_AT_LEAST = 100, 20
-"""Combinations without a better division after which a pool is given up for a new one, at most; for
-few units so many and one for every other unit."""
-_STALE_POOLS = 6
-"""Pools without a better division after which the search ends, if not all work is used."""
-_ELITES = 3
-"""Divisions of each pool that go into the pool of the best, which comes after every third."""
-_ALIKE = 6
-"""Divisions of equal cost that are kept."""
-_MOST_FLAT_UNITS = 2000
-"""Units up to which starts are refined as they are."""
-_IN_PIECES = 0.5
-"""Part of the combinations in whose place a division is walked on in pieces, if it has any."""
-_SHUFFLED = (0.3, 0.5, 1.0)
-"""Parts of the units that change places at random where divisions cannot be combined."""
-_AGAIN = 0.5
-"""Part of the combinations of units with links alone in whose place some domains are divided anew.
-"""
-_TRIES_PER_GAIN = 4
-"""Walks in pieces for each that gained something, and before the first, after which they end."""
-_GROWTHS = 6
-_HEAT = 0.3
-_WALK_SHARE, _DENSE_WALK_SHARE = 0.1, 0.25
-"""Part of the work for a walk at the end; where few divisions can be made, the walk gets more."""
-_FEW_RUNS = 100
+_HEATS = (0.3, 1.0)
+"""Heats of the walks at the end, thread by thread."""
 _APART_SHARE = 0.8
-"""Part of the work that threads do apart, before the best of all are combined."""
+"""Part of the work that threads do apart, before each goes on from the best of all."""
 _LEAST_FOR_THREADS = 0.05
 
-
-@dataclass
-class Divided:
-    """A division of the units, and what it costs up to a constant."""
-
-    where: Ints
-    cost: float
+Item = TypeVar("Item")
+Found = TypeVar("Found")
 
 
 def partitioned(
@@ -97,308 +56,34 @@ def best_partitions(
     linked = local.pairs_as_links(_LINKED_MEMBERS, _MOST_LINKS)
     light = linked.heaviest_links(_HEAVIEST_LINKS)
     threads = threads if work > _LEAST_FOR_THREADS else 1
-    every = [_Evolving(light, starts, seed * threads + t) for t in range(threads)]
-    evolving = every[0]
+    every = [Evolving(light, starts, seed * threads + t) for t in range(threads)]
+    first = every[0]
     if len(local.room) < 2 or len(local.size) < 2:
-        return [min([evolving.best.where, *starts], key=local.bytes_of)], evolving.done
-    if threads > 1:
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(lambda one: one.evolve(_APART_SHARE * work), every))
-        evolving.join(every[1:], work)
+        return [min([first.best.where, *starts], key=local.bytes_of)], first.done
+    if threads == 1:
+        first.evolve(work)
     else:
-        evolving.evolve(work)
-    best, done = evolving.best.where, evolving.done
+        _at_once(lambda one: one.evolve(_APART_SHARE * work), every)
+        met = [one.met() for one in every]
+        _at_once(lambda one: one.go_on_from(met, work), every)
+        first.hear([one.met() for one in every[1:]])
+    best, done = first.best.where, first.done
     if light is not linked:
-        met = [divided.where for divided in evolving.elites]
-        best, spent = refined(linked, min([*met, *starts], key=linked.bytes_of))
+        known = [divided.where for divided in first.elites]
+        best, spent = refined(linked, min([*known, *starts], key=linked.bytes_of))
         done += spent
-    moves = int(max(0.0, work - done) * MOVES_PER_WORK) if not evolving.exhausted else 0
+    moves = int(max(0.0, work - done) * MOVES_PER_WORK) if not first.exhausted else 0
     done += moves / MOVES_PER_WORK
     # A walk that exchanges units finds what moves one by one do not where domains are full.
-    walked = polished(local, best, moves, seed, _HEAT)
-    if walked is not best or light is not linked:
-        return [walked], done
-    return evolving.alike, done
+    walked = _at_once(lambda heat: polished(local, best, moves, seed, heat), _HEATS[:threads])
+    if light is not linked or any(found is not best for found in walked):
+        return [min(walked, key=local.bytes_of)], done
+    return first.alike, done
 
 
-class _Evolving:
-    """Pools of divisions of one problem, and the work done on them."""
-
-    def __init__(self, local: Local, starts: list[Ints], seed: int) -> None:
-        self._local, self._seed = local, seed
-        self._chance = np.random.default_rng(seed)
-        self._runs = 0
-        self._net = heaviest_nets(local)
-        self._coarsens = len(local.size) > _enough(local)
-        self._tries, self._gains = 0, 0
-        self.done = local.entries / ENTRIES_PER_WORK
-        self.exhausted = False
-        self.elites: list[Divided] = []
-        self.alike: list[Ints] = []
-        self._least = np.inf
-        for start in sorted(starts, key=local.bytes_of)[:_ELITES]:
-            # Single moves get nowhere from a poor start where there are many units.
-            flat = len(local.size) <= _MOST_FLAT_UNITS
-            where, spent = refined(local, start) if flat else (start, 0.0)
-            self.done += spent
-            self._admit(self.elites, where)
-        self._dearest = 2 * self.done
-
-    @property
-    def best(self) -> Divided:
-        """The cheapest division met."""
-        return self.elites[0]
-
-    def evolve(self, work: float) -> None:
-        """Make and combine divisions until about so much work is done, one at least."""
-        if self._over(work) and len(self._local.size) > _MOST_FLAT_UNITS:
-            self._fresh(self.elites)
-        stale, pools = 0, 0
-        while not self._over(work) and not self.exhausted:
-            before = self.best.cost
-            pool: list[Divided] = list(self.elites) if pools % 4 == 3 else []
-            if not pool:
-                for _ in range(_FRESH if self._coarsens else _FRESH_OF_FEW):
-                    if self._over(work):
-                        break
-                    self._fresh(pool)
-            self._combine(pool, work)
-            for divided in pool[:_ELITES]:
-                self._admit(self.elites, divided.where)
-            pools += 1
-            better = self.best.cost < before - 1e-9 * abs(before)
-            stale = 0 if better else stale + 1
-            self.exhausted = stale >= _STALE_POOLS
-
-    def join(self, others: list[_Evolving], work: float) -> None:
-        """Combine the best of this search with those of others until so much work is done."""
-        for other in others:
-            self.done = max(self.done, other.done)
-            self._dearest = max(self._dearest, other._dearest)
-            for divided in other.elites:
-                self._admit(self.elites, divided.where)
-            for where in other.alike:
-                self._note(where, crossing_bytes(self._local, where))
-        self._combine(self.elites, work)
-        self.exhausted = False
-
-    def _over(self, work: float) -> bool:
-        dense = self._dearest * _FEW_RUNS > work
-        share = _DENSE_WALK_SHARE if dense else _WALK_SHARE
-        return self.done + self._dearest > (1 - share) * work
-
-    def _fresh(self, pool: list[Divided]) -> None:
-        some = _narrowed(self._local, self._runs, self._chance)
-        whole = np.zeros(len(self._local.size), dtype=np.int64)
-        where, spent = self._multilevel(some, whole, None)
-        where, more = refined(self._local, where)
-        self._count(spent + more)
-        self._admit(pool, where)
-        if self._local.fits(where):
-            self._in_pieces(pool, where)
-
-    def _in_pieces(self, pool: list[Divided], where: Ints) -> bool:
-        """Admit what a walk in pieces makes of a division; False where such walks do not pay."""
-        if self._net is None or self._tries >= _TRIES_PER_GAIN * (1 + self._gains):
-            return False
-        self._runs += 1
-        seed = self._seed + self._runs
-        moved, spent = moved_in_pieces(self._local, where, self._net, seed, self._chance)
-        found, more = self._multilevel(self._local, moved, moved)
-        self._count(self._local.entries / ENTRIES_PER_WORK + spent + more)
-        self._tries += 1
-        self._gains += crossing_bytes(self._local, found) < crossing_bytes(self._local, where)
-        self._admit(pool, found)
-        return True
-
-    def _combine(self, pool: list[Divided], work: float) -> None:
-        stale, most = 0, min(_STALE, _STALE_AT_LEAST + len(self._local.size) // 2)
-        while pool and stale < most and not self._over(work):
-            before = pool[0].cost
-            some = self._net is not None and self._chance.random() < _IN_PIECES
-            if not (some and self._in_pieces(pool, pool[self._drawn(len(pool))].where)):
-                if not self._coarsens or len(pool) < 2:
-                    self._shuffled(pool)
-                elif self._net is None and self._chance.random() < _AGAIN:
-                    self._again(pool)
-                else:
-                    self._combined(pool)
-            stale = 0 if pool[0].cost < before else stale + 1
-
-    def _shuffled(self, pool: list[Divided]) -> None:
-        """Admit what becomes of a division some of whose units changed places at random.
-
-        From few units new divisions are nearly always the same, and combining them changes nothing.
-        """
-        local, chance = self._local, self._chance
-        where = pool[self._drawn(len(pool))].where.copy()
-        some = chance.random(len(where)) < chance.choice(_SHUFFLED)
-        for kind in np.unique(local.kind):
-            units = np.flatnonzero(some & (local.kind == kind))
-            where[units] = where[chance.permutation(units)]
-        where, spent = refined(local, where)
-        self._count(spent)
-        self._admit(pool, where)
-
-    def _again(self, pool: list[Divided]) -> None:
-        """Admit what becomes of a division when what some domains hold is divided anew."""
-        local = self._local
-        where = pool[self._drawn(len(pool))].where
-        domains = tied_domains(local, where, self._chance)
-        part, units = within_domains(local, where, domains)
-        before = np.searchsorted(domains, where[units])
-        whole = np.zeros(len(units), dtype=np.int64)
-        found, spent = self._multilevel(part, whole, None)
-        self._count(local.entries / ENTRIES_PER_WORK + spent)
-        if not part.fits(found) or crossing_bytes(part, found) >= crossing_bytes(part, before):
-            return
-        where = where.copy()
-        where[units] = domains[found]
-        where, spent = refined(local, where)
-        self._count(spent)
-        self._admit(pool, where)
-
-    def _combined(self, pool: list[Divided]) -> None:
-        one, other = (pool[i] for i in np.sort(self._chance.permutation(len(pool))[:2]))
-        label = one.where * len(self._local.room) + other.where
-        start = _exchanged(self._local, one.where, self._chance)
-        where, spent = self._multilevel(self._local, label, start)
-        self._count(spent)
-        self._admit(pool, where)
-
-    def _drawn(self, below: int) -> int:
-        return int(self._chance.integers(0, below))
-
-    def _multilevel(self, local: Local, label: Ints, start: Ints | None) -> tuple[Ints, float]:
-        self._runs += 1
-        return _multilevel(local, label, start, self._seed + self._runs, self._chance)
-
-    def _count(self, spent: float) -> None:
-        self.done += spent
-        self._dearest = max(self._dearest, spent)
-
-    def _admit(self, pool: list[Divided], where: Ints) -> None:
-        """Add a division to a pool unless it is there already or worse than all of a full one."""
-        if not self._local.fits(where):
-            return
-        found = Divided(where, crossing_bytes(self._local, where))
-        self._note(where, found.cost)
-        slack = 1e-9 * abs(found.cost)
-        if any(abs(found.cost - other.cost) <= slack for other in pool):
-            return
-        pool.append(found)
-        pool.sort(key=_cost)
-        del pool[_POOL:]
-
-    def _note(self, where: Ints, cost: float) -> None:
-        """Keep a division if it is as good as the best, and no other is the same but for names."""
-        slack = 1e-9 * abs(cost)
-        if not self.alike or cost < self._least - slack:
-            self.alike, self._least = [], cost
-        if cost <= self._least + slack and len(self.alike) < _ALIKE:
-            form = _nameless(where)
-            if not any(np.array_equal(form, _nameless(other)) for other in self.alike):
-                self.alike.append(where)
-
-
-def _nameless(where: Ints) -> Ints:
-    """A division with its domains numbered in the order in which units name them."""
-    _, first, name = np.unique(where, return_index=True, return_inverse=True)
-    rank: Ints = np.argsort(np.argsort(first))
-    return rank[name]
-
-
-def _narrowed(local: Local, number: int, chance: np.random.Generator) -> Local:
-    """The problem with the fewest domains, one more than these, some, or all, turn by turn."""
-    turn = number % 4
-    if turn == 3:
-        return local
-    needed = int(local.size.sum())
-    order = np.argsort(-local.room, kind="stable")
-    if turn == 2:
-        order = chance.permutation(order)
-    enough = 1 + int(np.searchsorted(np.cumsum(local.room[order]), needed))
-    kept = np.zeros(len(local.room), dtype=bool)
-    kept[order[: enough + turn % 2]] = True
-    kind_room = np.where(kept[:, None], local.kind_room, 0)
-    for k in range(kind_room.shape[1]):
-        if kind_room[:, k].sum() < local.size[local.kind == k].sum():
-            return local
-    return replace(local, room=np.where(kept, local.room, 0), kind_room=kind_room)
-
-
-def _exchanged(local: Local, where: Ints, chance: np.random.Generator) -> Ints:
-    """The same division with the contents of some domains exchanged, which costs nothing itself.
-
-    A set that is held small by its domain may then grow, and one that left room no longer does.
-    """
-    domains = len(local.room)
-    to = np.arange(domains)
-    for _ in range(int(chance.integers(0, 1 + domains // 2))):
-        a, b = chance.integers(0, domains, 2).tolist()
-        other = to.copy()
-        other[to == a], other[to == b] = b, a
-        if local.fits(other[where]):
-            to = other
-    return to[where]
-
-
-def _enough(local: Local) -> int:
-    """Units that make a problem coarse enough to be divided at once."""
-    return max(_FEW_UNITS, _UNITS_PER_DOMAIN * int((local.room > 0).sum()))
-
-
-def _cost(divided: Divided) -> float:
-    return divided.cost
-
-
-def _multilevel(
-    local: Local, label: Ints, start: Ints | None, seed: int, chance: np.random.Generator
-) -> tuple[Ints, float]:
-    """A division by way of coarser problems; units of different labels are not joined."""
-    done = 0.0
-    levels: list[tuple[Local, Ints]] = []
-    now = local
-    enough = _enough(local)
-    total = int(local.size.sum())
-    most = max(1, min(int(1.5 * total / enough), int(local.room.max()) // 4))
-    while len(now.size) > enough:
-        done += now.entries / ENTRIES_PER_WORK
-        found = coarser(now, label, most, seed + len(levels))
-        if found is None:
-            break
-        smaller, to = found
-        levels.append((now, to))
-        first = np.zeros(len(smaller.size), dtype=np.int64)
-        first[to] = label
-        label = first
-        if start is not None:
-            at = np.zeros(len(smaller.size), dtype=np.int64)
-            at[to] = start
-            start = at
-        now = smaller
-    if start is None:
-        where, spent = _first(now, chance)
-    else:
-        where, spent = refined(now, start)
-    done += spent
-    for finer, to in reversed(levels):
-        where, spent = refined(finer, where[to])
-        done += spent
-    return where, done
-
-
-def _first(local: Local, chance: np.random.Generator) -> tuple[Ints, float]:
-    """The best of several divisions of a small problem, refined."""
-    best: tuple[bool, float, Ints] | None = None
-    done = 0.0
-    for number in range(_GROWTHS):
-        where, spent = grown(local, number, chance)
-        done += spent
-        where, spent = refined(local, where)
-        done += spent
-        key = (not local.fits(where), crossing_bytes(local, where), where)
-        if best is None or key[:2] < best[:2]:
-            best = key
-    assert best is not None
-    return best[2], done
+def _at_once(do: Callable[[Item], Found], items: Sequence[Item]) -> list[Found]:
+    """What `do` makes of each item, in a thread for each; in this one where there is one."""
+    if len(items) == 1:
+        return [do(items[0])]
+    with ThreadPoolExecutor(len(items)) as pool:
+        return list(pool.map(do, items))
