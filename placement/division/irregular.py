@@ -29,6 +29,8 @@ _INNER_SHARE = 0.7
 """Part of the work of a domain for dividing it; the rest is for the domains in it."""
 _MOST_REHOMED = 128
 """Units up to which each part of a division is tried in every domain with room for it."""
+_MOST_TRIED = 64
+"""Pairs of a part and another domain that are tried, in all divisions together."""
 _ENOUGH_OUTSIDE, _ENOUGH_INSIDE = 5e-3, 2e-3
 """Work a unit from which dividing a job, or a part of it inwards, gains little."""
 _PACE, _PACE_LOST = 2.6, 7e-4
@@ -79,8 +81,9 @@ def place_irregular(
     work = max(0.0, work - done)
     inwards = work * (1 - _WALK_SHARE) / len(found)
     cheapest: Floats | None = None
+    tries = _MOST_TRIED // len(found)
     for where in found:
-        tried = _housed(fabric, graph, room, outermost, order, where, inwards, seed, budget)
+        tried = _housed(fabric, graph, room, outermost, order, where, inwards, tries, seed, budget)
         if len(found) == 1:
             node[:] = tried
             break
@@ -98,13 +101,15 @@ def _housed(
     units: Ints,
     where: Ints,
     work: float,
+    tries: int,
     seed: int,
     budget: Budget,
 ) -> Ints:
     """A node for every unit: `where[i]` is an index into `outermost` for `units[i]`.
 
     Few units may go as they are parted to other domains, where that costs less inside: each part
-    costs there what it costs, whatever the others do.
+    costs there what it costs, whatever the others do. tries: pairs of a part and such a domain that
+    are looked at, the tightest.
     """
     level = fabric.levels - 1
     used = np.unique(where)
@@ -117,7 +122,10 @@ def _housed(
             kind = graph.kind[part]
             needed = np.bincount(kind[kind != ANY_KIND], minlength=kinds)
             enough = (room.kind_room[level][outermost] >= needed).all(axis=1)
-            may[p] |= enough & (room.room[level][outermost] >= len(part))
+            spaces = room.room[level][outermost]
+            others = np.flatnonzero(enough & (spaces >= len(part)) & ~may[p])
+            tightest = others[np.argsort(spaces[others], kind="stable")]
+            may[p, tightest[: tries // len(parts)]] = True
     cost = np.full(may.shape, np.inf)
     size = np.array([len(part) for part in parts])
     share = np.minimum(work * size / len(units) / may.sum(axis=1), _ENOUGH_INSIDE * size)

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from ..jobs.index import Floats, Ints
-from .column_tables import FAR, grown, linked, together
+from .column_tables import FAR, followed, grown, listed, together
 
 _MOST_COLUMNS = 40_000
 """Columns of one domain that may be left within the limit."""
@@ -109,34 +109,17 @@ class Columns:
         """
         cost, rest = self._cost, self.rest
         classes, tall = cost.shape
+        ends = tall if self._closed else 1
         # By class, backwards: least cost of what follows it, all other domains included.
-        following = np.broadcast_to(rest[None, :, None], (1, self._most + 1, tall))
+        tables = np.empty((classes, ends, self._most + 1, tall))
+        tables[-1] = rest[None, :, None]
         if self._closed:
-            following = rest[None, :, None] - self._link[-1] * self._joined[:, None, :]
-        tables = [following]
-        units = np.arange(self._most + 1)[:, None] + np.arange(tall)[None, :]
-        inside, to = units <= self._most, np.minimum(units, self._most)
+            tables[-1] -= self._link[-1] * self._joined[:, None, :]
         for p in range(classes - 1, 0, -1):
-            onward = np.where(inside, tables[-1][:, to, np.arange(tall)[None, :]], FAR) + cost[p]
-            tables.append(linked(onward, float(self._link[p - 1])))
-        tables.reverse()
-        first = np.arange(min(tall, self._most + 1))
-        rows, used, priced = first[:, None], first, cost[0, first]
-        for p in range(classes):
-            if p > 0:
-                near = rows[:, -1]
-                more = cost[p][None, :] - self._link[p - 1] * self._joined[near]
-                priced = (priced[:, None] + more).ravel()
-                used = (used[:, None] + np.arange(tall)[None, :]).ravel()
-                rows = np.repeat(rows, tall, axis=0)
-                rows = np.column_stack([rows, np.tile(np.arange(tall), len(rows) // tall)])
-            fits = used <= self._most
-            ends = rows[:, 0] if self._closed else np.zeros(len(rows), dtype=np.int64)
-            hope = priced + tables[p][ends, np.minimum(used, self._most), rows[:, -1]]
-            kept = np.flatnonzero(fits & (hope <= limit))
-            if len(kept) > _MOST_COLUMNS:
-                return None
-            rows, used, priced = rows[kept], used[kept], priced[kept]
+            tables[p - 1] = followed(tables[p], float(self._link[p - 1]), cost[p])
+        rows, priced = listed(tables, cost, self._link, limit, _MOST_COLUMNS)
+        if len(rows) > _MOST_COLUMNS:
+            return None
         if self._closed:
             priced = priced - self._link[-1] * self._joined[rows[:, 0], rows[:, -1]]
         return rows, priced

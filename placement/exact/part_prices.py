@@ -116,6 +116,7 @@ class Priced:
         self.columns = Columns(least, problem.link, problem.rooms, problem.total)
         self.worth = problem.sets(prices)
         self.value = self.worth + self.columns.value
+        self._within: dict[float, tuple[Ints, Floats] | None] = {}
 
     def best(self, units: int) -> tuple[Ints, Ints]:
         """The cheapest column of so many units, by class, and the choice of parts of each."""
@@ -124,11 +125,14 @@ class Priced:
 
     def within(self, limit: float) -> tuple[Ints, Floats] | None:
         """Columns by units that may be part of a sum within a limit, and how much that leaves."""
-        found = self.columns.within(limit - self.worth)
-        if found is None:
-            return None
-        rows, priced = found
-        return rows, limit - self.worth - priced - self.columns.rest[rows.sum(axis=1)]
+        if limit not in self._within:
+            found = self.columns.within(limit - self.worth)
+            if found is not None:
+                rows, priced = found
+                slack = limit - self.worth - priced - self.columns.rest[rows.sum(axis=1)]
+                found = rows, slack
+            self._within = {limit: found}
+        return self._within[limit]
 
 
 def _cheapest(over: Floats, units: Ints, tall: int) -> tuple[Floats, Ints]:

@@ -25,7 +25,7 @@ _MOST_SINGLE = 512
 """Ranks up to which a job that is not proved best is also placed as one without chains, and one on
 partly taken nodes rank by rank."""
 _SINGLE_SHARE = 0.2
-"""Part of the limit that each of these takes, the latter at least."""
+"""Part of the limit that each of these takes."""
 _LEFT_OUT = 0.05
 """Bytes that chains leave out, to those they take, from which they are not trusted alone.
 
@@ -52,12 +52,14 @@ def found_by_search(
     node = np.full(gathered.atoms.units, -1, dtype=np.int64)
     bound = 0.0
     chains = gathered.chains
+    small, left_out = demand.ranks <= _MOST_SINGLE, False
     if chains is not None:
         bound = place_chains(fabric, gathered, chains, room, budget, seed, node)
         method = "counts"
         closing = chains.around * min(chains.height[0], chains.height[-1])
         left_out = chains.left_out_bytes - closing > _LEFT_OUT * chains.link_constant
-        work = max(budget.left, budget.time_limit_s * _APART_SHARE)
+        work = budget.time_limit_s * _APART_SHARE
+        work = work if small else max(budget.left, work)
         if left_out and _better_apart(fabric, gathered, room, work, seed, node):
             method = "multilevel"
     else:
@@ -65,7 +67,7 @@ def found_by_search(
         method = "multilevel"
     slots = slots_on(fabric, gathered.atom_of, node)
     cost = float(cut_bytes(fabric, demand, slots)[-1])
-    if chains is not None and cost > bound * (1 + SAFETY) and demand.ranks <= _MOST_SINGLE:
+    if chains is not None and cost > bound * (1 + SAFETY) and small and not left_out:
         work = budget.time_limit_s * _SINGLE_SHARE
         if _better_apart(fabric, gathered, room, work, seed, node):
             method = "multilevel"
@@ -76,12 +78,12 @@ def found_by_search(
         bound = max(bound, classes.bound_bytes)
         if classes.slots is not None and fewer_bytes(fabric, demand, classes.slots, slots):
             slots, method = classes.slots, "classes"
-    if demand.ranks <= _MOST_SINGLE and (np.bincount(fabric.slot_node) % gathered.atom).any():
+    if small and (np.bincount(fabric.slot_node) % gathered.atom).any():
         apart = _rank_by_rank(fabric, demand, budget, seed)
         if fewer_bytes(fabric, demand, apart, slots):
             slots, method = apart, "multilevel"
     cost = float(cut_bytes(fabric, demand, slots)[-1])
-    if cost > bound * (1 + SAFETY) and demand.ranks <= _MOST_SINGLE:
+    if cost > bound * (1 + SAFETY) and small:
         parted = bound_by_parts(fabric, demand, cost, budget, seed)
         bound = max(bound, parted.bound_bytes)
         if parted.slots is not None and fewer_bytes(fabric, demand, parted.slots, slots):
@@ -146,6 +148,6 @@ def _proved_by_units(
 def _rank_by_rank(fabric: Fabric, demand: Demand, budget: Budget, seed: int) -> Ints:
     """Slots when nothing is kept together: where nodes have devices left that no atom fits."""
     node = np.full(demand.ranks, -1, dtype=np.int64)
-    own = Budget(max(budget.left, budget.time_limit_s * _SINGLE_SHARE))
+    own = Budget(budget.time_limit_s * _SINGLE_SHARE)
     place_irregular(fabric, unit_graph(demand), Room.of(fabric, 1), own, seed, node)
     return slots_on(fabric, np.arange(demand.ranks), node)

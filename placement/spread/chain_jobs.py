@@ -28,8 +28,10 @@ from .structured import counts_in
 _OTHER_SHARE = 0.2
 """Part of the work that reading, seating and scoring a job of `FULL_RANKS` ranks stand for."""
 _FIRST_SHARE = 0.3
-_SECOND_SHARE = 0.5
+_SECOND_SHARE = 0.8
 _SEATING_SHARE = 0.3
+_ENOUGH_INSIDE = 4e-3
+"""Work an atom from which searching the inner tiers gains little."""
 _OPENED_SHARE = 0.8
 """Part of the work on a closed chain in which its last links are shared out over all."""
 
@@ -49,7 +51,7 @@ def place_chains(
     work = budget.left * (1 - other)
     spread, least = _spread(fabric, gathered, chains, split, room, work, seed)
     descent = Descent(fabric, gathered, chains, split, room)
-    descent.go(spread, budget.left, seed)
+    descent.go(spread, min(budget.left, _ENOUGH_INSIDE * gathered.atoms.units), seed)
     where = preferred(fabric, gathered, chains, descent)
     order = np.lexsort((gathered.block_of, *where))
     splits = any(len(blocks) for blocks in spread.parts)

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from railweave.placement.exact import exact_counts
 from railweave.placement.exact.column_model import best_columns
+from railweave.placement.exact.columns import Columns
 from railweave.placement.exact.exact_counts import best_spread
 from railweave.placement.jobs.index import Ints
 from railweave.placement.spread.counts import Counts
@@ -157,3 +158,28 @@ def test_where_sums_of_columns_are_too_many_a_model_proves_the_best_spread(
     assert found is not None and problem.fits(found.spread)
     assert asked
     assert found.bound == pytest.approx(problem.bytes_of(found.spread), rel=1e-9)
+
+
+@given(st.integers(0, 10**6), st.booleans())
+@relaxed
+def test_columns_within_a_limit_are_all_those_that_brute_force_finds(
+    seed: int, closed: bool
+) -> None:
+    chance = np.random.default_rng(seed)
+    classes, tall = int(chance.integers(3 if closed else 1, 5)), int(chance.integers(2, 5))
+    cost = chance.integers(-4, 5, (classes, tall)).astype(float)
+    link = chance.integers(0, 4, classes).astype(float)
+    link[-1] = 1.0 + link[-1] if closed else 0.0
+    rooms = np.sort(chance.integers(1, 7, int(chance.integers(2, 4))))
+    total = int(chance.integers(1, rooms.sum() + 1))
+    columns = Columns(cost, link, rooms, total)
+    every = np.array([c for c in product(range(tall), repeat=classes) if sum(c) <= rooms.max()])
+    joined = np.minimum(every, np.roll(every, -1, axis=1)) @ link
+    paid = cost[np.arange(classes), every].sum(axis=1) - joined
+    beside = columns.rest[every.sum(axis=1)]
+    limit = float(np.quantile(paid + beside, chance.random()))
+    found = columns.within(limit)
+    assert found is not None
+    inside = paid + beside <= limit
+    assert found[0].tolist() == every[inside].tolist()
+    assert found[1] == pytest.approx(paid[inside])
