@@ -5,263 +5,133 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from ..jobs.index import Floats, Ints
-from ..loops.compiled import lean
 from ..spread.counts import Counts
+from .joint_columns import FAR, JointColumns
+from .size_prices import SizePrices
 
 SAFETY = 1e-9
 """Relative allowance for rounding, taken off every bound."""
-CELLS_PER_WORK = 450_000_000
-"""Table cells counted as one unit of work."""
-_FAR = 1e300
+_CLIMB_STEPS = 30
+"""Steps of subgradients; the rest of the work is for prices of sizes."""
 _PATIENCE = 4
+_MOST_MET = 40
+"""Spreads met last that prices of sizes start from."""
 
 
 def bound_work(problem: Counts) -> float:
     """Work of one step of `spread_bound`."""
-    total = int(problem.height.sum())
-    largest = min(int(problem.room.max(initial=0)), total)
-    height = min(int(problem.height.max(initial=0)), largest)
-    cells = (largest + 1) * (height + 1) * problem.classes
-    # The knapsack leaves no more room unused in any domain than is spare in all of them.
-    spare = int(problem.room.sum()) - total + 1
-    unused = np.minimum(problem.room + 1, spare).astype(np.float64)
-    knapsack = (total + min(total, spare) * unused).sum()
-    return float(cells + knapsack) / CELLS_PER_WORK
+    return JointColumns(problem).work
 
 
-@dataclass
-class _Prices:
-    """Prices of what is relaxed.
+@dataclass(frozen=True)
+class Bound:
+    """What no spread costs less than, the prices behind it, and the last spreads met.
 
-    whole: for each unit of a class. parts: for how often a class counts as touched, a domain that
-    holds all of it twice and one that holds a part once; every class is touched twice or more.
+    A class pays `whole` for each unit, and `parts` for each domain that holds some of it: once for
+    a part, twice for all of it, so that every class is touched twice or more.
     """
 
+    least: float
     whole: Floats
     parts: Floats
+    met: list[Ints]
 
 
 def spread_bound(problem: Counts, found: float, work: float) -> float:
     """A number no spread can cost less than, up to the same constant as `Counts.bytes_of`.
 
+    found: the cost of a spread that is known, at which to stop.
+
     Lagrangian: that each class is placed completely is priced; that all classes together are, that
     each domain has one column within its room, and what a column costs, are kept exactly. Each
     domain's table (least priced cost by units used, over the chain) is joined by a knapsack over
-    the domains. Any prices give a valid bound; subgradient steps towards `found`, the cost of a
-    known spread, look for good ones. What kinds need is left out, which only lowers the bound.
+    the domains. Any prices give a valid bound; subgradient steps look for good prices of units and
+    of touched classes, and a cutting-plane model for prices of parts by their size (`SizePrices`).
+    What kinds need is left out, which only lowers the bound.
     """
     scale = float(max(np.abs(problem.cost).max(), np.abs(problem.link).max()))
     if scale == 0.0 or problem.domains == 0:
         return 0.0
     problem, closing = problem.opened()
-    found -= closing
-    step_work = bound_work(problem)
-    steps = int(work / step_work)
+    target = (found - closing) / scale
     relaxed = _Relaxed(problem, scale)
-    target = found / scale
-    best, prices = -np.inf, _Prices(np.zeros(problem.classes), np.zeros(problem.classes))
-    share = problem.cost[:, 1] / scale if problem.cost.shape[1] > 1 else prices.parts
-    for part in (0.0, 0.5, 0.9, 0.25)[: max(1, steps // 4)]:
-        trial = _Prices(np.zeros(problem.classes), part * np.maximum(share, 0.0))
-        value, _ = relaxed.value(trial)
-        if value > best:
-            best, prices = value, trial
-    best = max(best, relaxed.climbed(prices, target, steps, bool(prices.parts.any())))
-    return (best - SAFETY * abs(best)) * scale + closing
+    each = relaxed.columns.work
+    steps = min(_CLIMB_STEPS, int(work / each))
+    bound = relaxed.climbed(target, steps)
+    least, rest = bound.least, work - steps * each
+    if least < target - SAFETY * abs(target) and rest > each:
+        sizes = SizePrices(problem, scale, bound.whole, bound.parts)
+        for spread in bound.met:
+            sizes.meet(spread)
+        least = max(least, sizes.climbed(target, rest))
+    return (least - SAFETY * abs(least)) * scale + closing
 
 
 class _Relaxed:
-    """The relaxed problem, to be evaluated at any prices; costs are divided by `scale`."""
+    """The problem with prices of units and of touched classes; costs are divided by `scale`."""
 
     def __init__(self, problem: Counts, scale: float) -> None:
+        self.columns = JointColumns(problem)
         self._height = problem.height
-        self._total = int(problem.height.sum())
-        self._tall = int(problem.height.max())
         self._cost = problem.cost / scale
         self._link = problem.link / scale
         touched = np.zeros_like(self._cost)
         touched[:, 1:] = 1.0
         for p, height in enumerate(problem.height.tolist()):
-            self._cost[p, height + 1 :] = _FAR
+            self._cost[p, height + 1 :] = FAR
             touched[p, height] = 2.0
         self._touched = touched
-        self._rooms = np.minimum(problem.room, self._total)
+        self._units = np.arange(self._cost.shape[1])
 
-    def value(self, prices: _Prices) -> tuple[float, Ints]:
+    def _value(self, whole: Floats, parts: Floats) -> tuple[float, Ints]:
         """The bound at these prices, and the columns that attain it."""
-        cost = self._cost - prices.parts[:, None] * self._touched
-        value, spread = _priced(
-            cost, self._link, prices.whole, self._rooms, self._total, self._tall
-        )
-        value += float((prices.whole * self._height).sum()) + 2 * float(prices.parts.sum())
-        return value, spread
+        cost = self._cost - parts[:, None] * self._touched - whole[:, None] * self._units
+        value, spread = self.columns.cheapest(cost, self._link)
+        return value + float((whole * self._height).sum()) + 2 * float(parts.sum()), spread
 
-    def climbed(self, start: _Prices, target: float, steps: int, parts: bool) -> float:
-        """The best bound met in subgradient steps from `start`; `parts`: prices of those too."""
-        best, top = -np.inf, start
-        prices = start
+    def climbed(self, target: float, steps: int) -> Bound:
+        """The best bound met in so many subgradient steps, from one of a few prices of parts."""
+        none = np.zeros(len(self._cost))
+        share = self._cost[:, 1] if self._cost.shape[1] > 1 else none
+        best = Bound(-np.inf, none, none, [])
+        for part in (0.0, 0.5, 0.9, 0.25)[: max(1, steps // 4)]:
+            parts = part * np.maximum(share, 0.0)
+            value, _ = self._value(none, parts)
+            if value > best.least:
+                best = Bound(value, none, parts, [])
+        return self._climbed_from(best, target, steps)
+
+    def _climbed_from(self, best: Bound, target: float, steps: int) -> Bound:
+        """Prices of parts stay at 0 where the start has none."""
+        whole, parts, met = best.whole, best.parts, best.met
+        priced = bool(parts.any())
         theta, fails = 1.0, 0
-        tall = float(self._tall)
+        tall = float(self._height.max())
         for _ in range(steps):
-            value, spread = self.value(prices)
-            if value > best:
-                best, top, fails = value, prices, 0
+            value, spread = self._value(whole, parts)
+            met = [*met[1 - _MOST_MET :], spread]
+            if value > best.least:
+                best, fails = Bound(value, whole, parts, met), 0
             else:
                 fails += 1
                 if fails >= _PATIENCE:
-                    theta, fails, prices = theta / 2, 0, top
+                    theta, fails, whole, parts = theta / 2, 0, best.whole, best.parts
                     if theta < 1e-3:
                         break
-            if best >= target - SAFETY * abs(target):
+            if best.least >= target - SAFETY * abs(target):
                 break
             short = (self._height - spread.sum(axis=1)) / tall
             missing = 2.0 - self._touched[np.arange(len(spread))[:, None], spread].sum(axis=1)
-            missing[(prices.parts <= 0) & (missing < 0)] = 0.0
-            if not parts:
+            missing[(parts <= 0) & (missing < 0)] = 0.0
+            if not priced:
                 missing[:] = 0.0
             size = float((short**2).sum() + (missing**2).sum())
             if size == 0.0:
                 break
             step = theta * max(target - value, 1e-9 * abs(target)) / size
-            whole = prices.whole + step * short / tall
-            whole -= float((whole * self._height).sum() / self._total)
-            prices = _Prices(whole, np.maximum(0.0, prices.parts + step * missing))
-        return best
-
-
-def _priced(
-    cost: Floats, link: Floats, prices: Floats, rooms: Ints, total: int, height: int
-) -> tuple[float, Ints]:
-    """Least priced cost of a column a domain that together use `total` units, and the columns."""
-    classes, domains = len(cost), len(rooms)
-    largest = int(rooms.max())
-    tall = min(height, largest)
-    # Columns of u units are the same for every domain that has room for them: one table is enough.
-    came = np.zeros((classes, largest + 1, tall + 1), dtype=np.int16)
-    table = np.full(largest + 1, _FAR)
-    tops = np.zeros(largest + 1, dtype=np.int64)
-    least = np.empty((2, largest + 1, tall + 1))
-    falling, falling_at = np.empty(tall + 2), np.empty(tall + 2, dtype=np.int64)
-    _column_table(cost, link, prices, largest, tall, came, table, tops, least, falling, falling_at)
-    joined = np.full((domains + 1, total + 1), _FAR)
-    spread = np.zeros((classes, domains), dtype=np.int64)
-    return _joined(rooms, total, came, table, tops, joined, spread), spread
-
-
-@lean
-def _joined(
-    rooms: Ints,
-    total: int,
-    came: npt.NDArray[np.int16],
-    table: Floats,
-    tops: Ints,
-    joined: Floats,
-    spread: Ints,
-) -> float:
-    """Least priced cost of columns with `total` units from a table of columns; fills `spread`."""
-    classes, domains = spread.shape
-    spare = -total
-    for j in range(domains):
-        spare += rooms[j]
-    joined[0, 0] = 0.0
-    reach = 0
-    for j in range(domains):
-        room = rooms[j]
-        fewest = max(0, room - spare)
-        low = max(0, reach - spare)
-        now, after = joined[j], joined[j + 1]
-        for u in range(fewest, room + 1):
-            here = table[u]
-            # No branch and a stride of one: compilers make vector instructions of this loop.
-            for t in range(low, min(reach, total - u) + 1):
-                value = now[t] + here
-                old = after[t + u]
-                after[t + u] = value if value < old else old
-        reach += room
-    if joined[domains, total] >= _FAR:
-        return _FAR
-    t = total
-    for j in range(domains - 1, -1, -1):
-        u = max(0, rooms[j] - spare)
-        while joined[j, t - u] + table[u] > joined[j + 1, t]:
-            u += 1
-        t -= u
-        h = int(tops[u])
-        for p in range(classes - 1, -1, -1):
-            spread[p, j] = h
-            if p > 0:
-                before = int(came[p, u, h])
-                u -= h
-                h = before
-    return float(joined[domains, total])
-
-
-@lean
-def _column_table(
-    cost: Floats,
-    link: Floats,
-    prices: Floats,
-    room: int,
-    tall: int,
-    came: npt.NDArray[np.int16],
-    table: Floats,
-    tops: Ints,
-    least: Floats,
-    falling: Floats,
-    falling_at: Ints,
-) -> None:
-    """Fill `table[u]` with the least priced cost of a column of u units, and its last height."""
-    classes = cost.shape[0]
-    now, after = 0, 1
-    for u in range(room + 1):
-        for h in range(tall + 1):
-            least[now, u, h] = _FAR
-    for h in range(tall + 1):
-        least[now, h, h] = cost[0, h] - prices[0] * h
-    reach = tall
-    for p in range(1, classes):
-        for u in range(room + 1):
-            for h in range(tall + 1):
-                least[after, u, h] = _FAR
-        weight = link[p - 1]
-        for u in range(min(reach, room) + 1):
-            top = min(tall, u)
-            falling[top + 1] = _FAR
-            falling_at[top + 1] = 0
-            for h in range(top, -1, -1):
-                if least[now, u, h] < falling[h + 1]:
-                    falling[h] = least[now, u, h]
-                    falling_at[h] = h
-                else:
-                    falling[h] = falling[h + 1]
-                    falling_at[h] = falling_at[h + 1]
-            if falling[0] >= _FAR / 2:
-                continue
-            rising = _FAR
-            rising_at = 0
-            for h in range(min(tall, room - u) + 1):
-                if 0 < h <= top + 1:
-                    value = least[now, u, h - 1] - weight * (h - 1)
-                    if value < rising:
-                        rising = value
-                        rising_at = h - 1
-                best = rising
-                at = rising_at
-                if h <= top and falling[h] - weight * h < best:
-                    best = falling[h] - weight * h
-                    at = falling_at[h]
-                if best < _FAR / 2:
-                    least[after, u + h, h] = best + cost[p, h] - prices[p] * h
-                    came[p, u + h, h] = at
-        now, after = after, now
-        reach += tall
-    for u in range(room + 1):
-        best = _FAR
-        for h in range(min(tall, u) + 1):
-            if least[now, u, h] < best:
-                best = least[now, u, h]
-                tops[u] = h
-        table[u] = best
+            whole = whole + step * short / tall
+            whole = whole - float((whole * self._height).sum() / self.columns.total)
+            parts = np.maximum(0.0, parts + step * missing)
+        return Bound(best.least, best.whole, best.parts, met)

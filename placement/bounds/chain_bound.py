@@ -55,13 +55,13 @@ def _by_blocks(
     none = np.zeros((int((rooms > 0).sum()), 0), dtype=np.int64)
     loosest = replace(problem, room=rooms[rooms > 0], kind_room=none)
     best = 0.0
-    work = min(work, _PATIENT_STEPS * bound_work(loosest))
+    shapes = min(work, _PATIENT_STEPS * bound_work(loosest))
     for nets, links in gathered.bearable:
         lighter, constant = chains.weighed(loosest, nets, links)
         target = cost * max(nets, links) - constant
         least = spread_bound(lighter, target, work / len(gathered.bearable))
         best = max(best, least + constant - SAFETY * (abs(constant) + abs(least)))
-        best = max(best, shape_bound(lighter, constant, target + constant, work))
+        best = max(best, shape_bound(lighter, constant, target + constant, shapes))
     return best * min(1.0, gathered.grip)
 
 
@@ -77,7 +77,6 @@ def _by_atoms(
         least = spread_bound(problem, target, min(trial, work / (2 * len(_BALANCES))))
         if least > best:
             best, best_problem = least, problem
-    work = min(work / 2, _PATIENT_STEPS * bound_work(best_problem))
-    best = max(best, spread_bound(best_problem, target, work))
+    best = max(best, spread_bound(best_problem, target, work / 2))
     best += split.constant - SAFETY * (abs(split.constant) + abs(best))
     return best * min(1.0, gathered.atom_grip)

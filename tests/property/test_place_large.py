@@ -166,9 +166,9 @@ def _shares(units: int, room: list[int]) -> list[list[int]]:
 @relaxed
 def test_no_spread_costs_less_than_the_bound(case: tuple[Counts, Ints]) -> None:
     problem, spread = case
-    bound = spread_bound(problem, problem.bytes_of(spread), work=0.01)
     least = min(problem.bytes_of(other) for other in every_spread(problem))
-    assert bound <= least + 1e-6
+    for found in (problem.bytes_of(spread), problem.bytes_of(spread) + 5.0):
+        assert spread_bound(problem, found, work=0.03) <= least + 1e-6
 
 
 @given(spreads())
