@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..jobs.index import Floats, Ints
-from ..loops.chance import State, drawn, seeded
+from ..jobs.index import Ints
+from ..loops.chance import State, shuffle
 from ..loops.compiled import compiled
 from .contract_local import contracted
 from .local import Local
@@ -16,34 +16,14 @@ _STEP_SHRINKING = 0.4
 """A step leaves at least this part of the units, so that there are states between."""
 
 
-def coarser(local: Local, label: Ints, most: int, seed: int) -> tuple[Local, Ints] | None:
+def coarser(local: Local, label: Ints, most: int, state: State) -> tuple[Local, Ints] | None:
     """The problem with clusters for units, and the cluster of each unit; None when it is as small.
 
     Only units of one label and kind are joined, to clusters of at most `most` room.
     """
     units = len(local.size)
-    to, clusters = _clusters(
-        local.size,
-        local.kind,
-        label,
-        local.net_form,
-        local.net_weight,
-        local.net_start,
-        local.net_member,
-        local.net_ranks,
-        local.unit_net_start,
-        local.unit_net,
-        local.unit_net_ranks,
-        local.unit_link_start,
-        local.unit_link,
-        local.unit_link_weight,
-        most,
-        int(_STEP_SHRINKING * units),
-        seeded(seed),
-    )
-    if clusters > _LEAST_SHRINKING * units:
-        return None
-    return contracted(local, to, clusters), to
+    smaller, to = _coarser(local, label, most, int(_STEP_SHRINKING * units), state)
+    return None if len(smaller.size) > _LEAST_SHRINKING * units else (smaller, to)
 
 
 _LARGE_NET = 256
@@ -52,33 +32,21 @@ _LARGE_NET = 256
 
 @compiled
 def _clusters(
-    size: Ints,
-    kind: Ints,
-    label: Ints,
-    net_form: Ints,
-    net_weight: Floats,
-    net_start: Ints,
-    net_member: Ints,
-    net_ranks: Ints,
-    unit_net_start: Ints,
-    unit_net: Ints,
-    unit_net_ranks: Ints,
-    unit_link_start: Ints,
-    unit_link: Ints,
-    unit_link_weight: Floats,
-    most: int,
-    least_clusters: int,
-    state: State,
+    local: Local, label: Ints, most: int, least_clusters: int, state: State
 ) -> tuple[Ints, int]:
     """A cluster for each unit: that of the neighbour with most bytes to it for its room.
 
     Clusters are numbered from 0; also returns how many there are.
     """
+    size, kind = local.size, local.kind
+    unit_link_start, unit_link = local.unit_link_start, local.unit_link
+    unit_link_weight = local.unit_link_weight
+    unit_net_start, unit_net = local.unit_net_start, local.unit_net
+    net_start, net_member, net_ranks = local.net_start, local.net_member, local.net_ranks
+    net_weight, net_form = local.net_weight, local.net_form
     units = len(size)
     order = np.arange(units)
-    for i in range(units - 1, 0, -1):
-        j = drawn(state) % (i + 1)
-        order[i], order[j] = order[j], order[i]
+    shuffle(order, state)
     to = np.arange(units)
     weight = size.copy()
     alone = np.ones(units, dtype=np.int64)
@@ -109,7 +77,7 @@ def _clusters(
                     continue
                 said = net_weight[net] / (members - 1)
                 if net_form[net] == 2:
-                    said = 2.0 * net_weight[net] * unit_net_ranks[k] * net_ranks[m]
+                    said = 2.0 * net_weight[net] * local.unit_net_ranks[k] * net_ranks[m]
                 c = to[v]
                 if score[c] == 0.0:
                     seen[found] = c
@@ -138,3 +106,11 @@ def _clusters(
             count += 1
         to[u] = number[to[u]]
     return to, count
+
+
+@compiled
+def _coarser(
+    local: Local, label: Ints, most: int, least_clusters: int, state: State
+) -> tuple[Local, Ints]:
+    to, clusters = _clusters(local, label, most, least_clusters, state)
+    return contracted(local, to, clusters), to

@@ -2,74 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from ..jobs.index import Floats, Ints
+from ..jobs.index import Ints
 from ..loops.compiled import compiled
 from .local import Local
 
 
+@compiled
+def _by_unit(count: int, start: Ints, member: Ints, ranks: Ints) -> tuple[Ints, Ints, Ints]:
+    """The nets of each unit from the units of each net."""
+    first = np.zeros(count + 1, dtype=np.int64)
+    for u in member:
+        first[u + 1] += 1
+    for u in range(count):
+        first[u + 1] += first[u]
+    filled = first.copy()
+    net_of, held = np.zeros_like(member), np.zeros_like(ranks)
+    for net in range(len(start) - 1):
+        for j in range(start[net], start[net + 1]):
+            i = filled[member[j]]
+            net_of[i], held[i] = net, ranks[j]
+            filled[member[j]] += 1
+    return first, net_of, held
+
+
+@compiled
 def contracted(local: Local, to: Ints, count: int) -> Local:
     """The problem whose units are `count` sets; `to[u]` is that of unit u.
 
     Units of one set must need the same kind. Bytes of a division change by a constant only: nets
     inside one set are left out, those of two sets become links.
     """
-    size, kind, kept, start, member, ranks, link_start, link, link_weight = _contracted(
-        to,
-        count,
-        local.size,
-        local.kind,
-        local.net_form,
-        local.net_weight,
-        local.net_open,
-        local.net_start,
-        local.net_member,
-        local.net_ranks,
-        local.unit_link_start,
-        local.unit_link,
-        local.unit_link_weight,
-    )
-    unit_net_start, unit_net, unit_net_ranks = _by_unit(count, start, member, ranks)
-    return replace(
-        local,
-        size=size,
-        kind=kind,
-        net_form=local.net_form[kept],
-        net_weight=local.net_weight[kept],
-        net_open=local.net_open[kept],
-        net_start=start,
-        net_member=member,
-        net_ranks=ranks,
-        unit_net_start=unit_net_start,
-        unit_net=unit_net,
-        unit_net_ranks=unit_net_ranks,
-        unit_link_start=link_start,
-        unit_link=link,
-        unit_link_weight=link_weight,
-    )
-
-
-@compiled
-def _contracted(
-    to: Ints,
-    count: int,
-    size: Ints,
-    kind: Ints,
-    net_form: Ints,
-    net_weight: Floats,
-    net_open: Ints,
-    net_start: Ints,
-    net_member: Ints,
-    net_ranks: Ints,
-    unit_link_start: Ints,
-    unit_link: Ints,
-    unit_link_weight: Floats,
-) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints, Floats]:
-    """Sizes, kinds, nets kept, their members and the links by set, as arrays of a Local."""
-    units, nets = len(to), len(net_form)
+    net_member, net_ranks, net_start = local.net_member, local.net_ranks, local.net_start
+    unit_link_start, unit_link = local.unit_link_start, local.unit_link
+    unit_link_weight, size, kind = local.unit_link_weight, local.size, local.kind
+    units, nets = len(to), len(local.net_form)
     set_size, set_kind = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
     first = np.zeros(count + 1, dtype=np.int64)
     for u in range(units):
@@ -108,10 +76,10 @@ def _contracted(
             start[nets_kept] = used
             continue
         if used - begun == 2:
-            weight = net_weight[net]
-            if net_form[net] == 2:
+            weight = local.net_weight[net]
+            if local.net_form[net] == 2:
                 weight *= 2.0 * ranks[begun] * ranks[begun + 1]
-            elif net_form[net] == 0 and net_open[net] == 0:
+            elif local.net_form[net] == 0 and local.net_open[net] == 0:
                 weight *= 2.0
             low[joints], high[joints], joint[joints] = member[begun], member[begun + 1], weight
             more[low[joints] + 1] += 1
@@ -153,13 +121,23 @@ def _contracted(
                 ends += 1
             link_weight[at[d]] += other_weight[i]
         link_start[c + 1] = ends
-    return (
+    chosen = kept[:nets_kept]
+    start, member, ranks = start[: nets_kept + 1].copy(), member[:used].copy(), ranks[:used].copy()
+    unit_net_start, unit_net, unit_net_ranks = _by_unit(count, start, member, ranks)
+    return Local(
         set_size,
         set_kind,
-        kept[:nets_kept].copy(),
-        start[: nets_kept + 1].copy(),
-        member[:used].copy(),
-        ranks[:used].copy(),
+        local.room,
+        local.kind_room,
+        local.net_form[chosen],
+        local.net_weight[chosen],
+        local.net_open[chosen],
+        start,
+        member,
+        ranks,
+        unit_net_start,
+        unit_net,
+        unit_net_ranks,
         link_start,
         link[:ends].copy(),
         link_weight[:ends].copy(),
@@ -167,54 +145,11 @@ def _contracted(
 
 
 @compiled
-def _by_unit(count: int, start: Ints, member: Ints, ranks: Ints) -> tuple[Ints, Ints, Ints]:
-    """The nets of each unit from the units of each net."""
-    first = np.zeros(count + 1, dtype=np.int64)
-    for u in member:
-        first[u + 1] += 1
-    for u in range(count):
-        first[u + 1] += first[u]
-    filled = first.copy()
-    net_of, held = np.zeros_like(member), np.zeros_like(ranks)
-    for net in range(len(start) - 1):
-        for j in range(start[net], start[net + 1]):
-            i = filled[member[j]]
-            net_of[i], held[i] = net, ranks[j]
-            filled[member[j]] += 1
-    return first, net_of, held
-
-
 def crossing_bytes(local: Local, where: Ints) -> float:
     """The same as `local.bytes_of(where)`, up to a constant, in a fraction of its time."""
-    return _crossing(
-        where,
-        len(local.room),
-        local.net_form,
-        local.net_weight,
-        local.net_open,
-        local.net_start,
-        local.net_member,
-        local.net_ranks,
-        local.unit_link_start,
-        local.unit_link,
-        local.unit_link_weight,
-    )
-
-
-@compiled
-def _crossing(
-    where: Ints,
-    domains: int,
-    net_form: Ints,
-    net_weight: Floats,
-    net_open: Ints,
-    net_start: Ints,
-    net_member: Ints,
-    net_ranks: Ints,
-    unit_link_start: Ints,
-    unit_link: Ints,
-    unit_link_weight: Floats,
-) -> float:
+    unit_link_start, unit_link = local.unit_link_start, local.unit_link
+    unit_link_weight = local.unit_link_weight
+    domains = len(local.room)
     total = 0.0
     for u in range(len(where)):
         for i in range(unit_link_start[u], unit_link_start[u + 1]):
@@ -222,17 +157,34 @@ def _crossing(
                 total += unit_link_weight[i]
     total /= 2.0
     held = np.zeros(domains)
-    for net in range(len(net_form)):
+    for net in range(len(local.net_form)):
         for d in range(domains):
             held[d] = 0.0
-        for j in range(net_start[net], net_start[net + 1]):
-            held[where[net_member[j]]] += net_ranks[j]
+        for j in range(local.net_start[net], local.net_start[net + 1]):
+            held[where[local.net_member[j]]] += local.net_ranks[j]
         parts, squares = 0, 0.0
         for d in range(domains):
             parts += held[d] > 0
             squares += held[d] * held[d]
-        if net_form[net] == 2:
-            total -= net_weight[net] * squares
-        elif net_form[net] == 1 or parts > 1 or net_open[net] == 1:
-            total += net_weight[net] * parts
+        if local.net_form[net] == 2:
+            total -= local.net_weight[net] * squares
+        elif local.net_form[net] == 1 or parts > 1 or local.net_open[net] == 1:
+            total += local.net_weight[net] * parts
     return total
+
+
+@compiled
+def fitting_bytes(local: Local, where: Ints) -> float:
+    """As `crossing_bytes`; infinity for a division that does not fit."""
+    kinds = local.kind_room.shape[1]
+    left, kind_left = local.room.copy(), local.kind_room.copy()
+    for u in range(len(where)):
+        d = where[u]
+        left[d] -= local.size[u]
+        if left[d] < 0:
+            return np.inf
+        if kinds > 0 and local.kind[u] >= 0:
+            kind_left[d, local.kind[u]] -= local.size[u]
+            if kind_left[d, local.kind[u]] < 0:
+                return np.inf
+    return crossing_bytes(local, where)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from ..jobs.index import Ints
-from .contract_local import crossing_bytes
+from ..loops.chance import seeded
+from .contract_local import crossing_bytes, fitting_bytes
 from .local import Local
 from .multilevel import ENTRIES_PER_WORK, enough_units, multilevel
 from .pieces import heaviest_nets, moved_in_pieces
@@ -65,6 +66,7 @@ class Evolving:
     def __init__(self, local: Local, starts: list[Ints], seed: int) -> None:
         self._local, self._seed = local, seed
         self._chance = np.random.default_rng(seed)
+        self._state = seeded(seed)
         self._runs = 0
         self._net = heaviest_nets(local)
         self._coarsens = len(local.size) > enough_units(local)
@@ -194,7 +196,7 @@ class Evolving:
         whole = np.zeros(len(units), dtype=np.int64)
         found, spent = self._multilevel(part, whole, None)
         self._count(local.entries / ENTRIES_PER_WORK + spent)
-        if not part.fits(found) or crossing_bytes(part, found) >= crossing_bytes(part, before):
+        if fitting_bytes(part, found) >= crossing_bytes(part, before):
             return
         where = where.copy()
         where[units] = domains[found]
@@ -214,8 +216,7 @@ class Evolving:
         return int(self._chance.integers(0, below))
 
     def _multilevel(self, local: Local, label: Ints, start: Ints | None) -> tuple[Ints, float]:
-        self._runs += 1
-        return multilevel(local, label, start, self._seed + self._runs, self._chance)
+        return multilevel(local, label, start, self._state)
 
     def _count(self, spent: float) -> None:
         self.done += spent
@@ -223,9 +224,10 @@ class Evolving:
 
     def _admit(self, pool: list[Divided], where: Ints) -> None:
         """Add a division to a pool unless it is there already or worse than all of a full one."""
-        if not self._local.fits(where):
+        cost = fitting_bytes(self._local, where)
+        if np.isinf(cost):
             return
-        found = Divided(where, crossing_bytes(self._local, where))
+        found = Divided(where, cost)
         self._note(where, found.cost)
         slack = 1e-9 * abs(found.cost)
         if any(abs(found.cost - other.cost) <= slack for other in pool):
@@ -268,7 +270,7 @@ def _narrowed(local: Local, number: int, chance: np.random.Generator) -> Local:
     for k in range(kind_room.shape[1]):
         if kind_room[:, k].sum() < local.size[local.kind == k].sum():
             return local
-    return replace(local, room=np.where(kept, local.room, 0), kind_room=kind_room)
+    return local._replace(room=np.where(kept, local.room, 0), kind_room=kind_room)
 
 
 def _exchanged(local: Local, where: Ints, chance: np.random.Generator) -> Ints:

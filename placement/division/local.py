@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,9 +10,10 @@ from ..jobs.index import PAIRS, RING, TREE, Floats, Ints
 from ..jobs.units import UnitGraph
 
 
-@dataclass(frozen=True)
-class Local:
+class Local(NamedTuple):
     """Some units of a graph, or sets of them, to be divided among sibling domains.
+
+    One value that compiled loops take.
 
     size: what each unit takes of a domain's room. kind, room, kind_room: as in Counts.
     The rest is the traffic among them, as nets of three or more units and links of two: for each
@@ -118,8 +119,7 @@ class Local:
         rank[by_weight] = np.arange(len(owner)) - self.unit_link_start[owner[by_weight]]
         code = np.minimum(owner, self.unit_link) * units + np.maximum(owner, self.unit_link)
         kept = np.isin(code, code[rank < each])
-        return replace(
-            self,
+        return self._replace(
             unit_link_start=_starts(owner[kept], units),
             unit_link=self.unit_link[kept],
             unit_link_weight=self.unit_link_weight[kept],

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from ..jobs.index import Ints
+from ..loops.chance import State
 from .coarsen import coarser
-from .contract_local import crossing_bytes
-from .grow import grown
+from .grow import best_grown
 from .local import Local
 from .refine import refined
 
@@ -19,9 +19,7 @@ _UNITS_PER_DOMAIN = 6
 _GROWTHS = 6
 
 
-def multilevel(
-    local: Local, label: Ints, start: Ints | None, seed: int, chance: np.random.Generator
-) -> tuple[Ints, float]:
+def multilevel(local: Local, label: Ints, start: Ints | None, state: State) -> tuple[Ints, float]:
     """A division by way of coarser problems; units of different labels are not joined."""
     done = 0.0
     levels: list[tuple[Local, Ints]] = []
@@ -31,7 +29,7 @@ def multilevel(
     most = max(1, min(int(1.5 * total / enough), int(local.room.max()) // 4))
     while len(now.size) > enough:
         done += now.entries / ENTRIES_PER_WORK
-        found = coarser(now, label, most, seed + len(levels))
+        found = coarser(now, label, most, state)
         if found is None:
             break
         smaller, to = found
@@ -45,7 +43,7 @@ def multilevel(
             start = at
         now = smaller
     if start is None:
-        where, spent = _first(now, chance)
+        where, spent = best_grown(now, _GROWTHS, state)
     else:
         where, spent = refined(now, start)
     done += spent
@@ -53,22 +51,6 @@ def multilevel(
         where, spent = refined(finer, where[to])
         done += spent
     return where, done
-
-
-def _first(local: Local, chance: np.random.Generator) -> tuple[Ints, float]:
-    """The best of several divisions of a small problem, refined."""
-    best: tuple[bool, float, Ints] | None = None
-    done = 0.0
-    for number in range(_GROWTHS):
-        where, spent = grown(local, number, chance)
-        done += spent
-        where, spent = refined(local, where)
-        done += spent
-        key = (not local.fits(where), crossing_bytes(local, where), where)
-        if best is None or key[:2] < best[:2]:
-            best = key
-    assert best is not None
-    return best[2], done
 
 
 def enough_units(local: Local) -> int:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from ..jobs.index import Floats, Ints
+from ..jobs.index import Ints
 from ..loops.chance import BELOW, State, drawn, seeded
 from ..loops.compiled import compiled, inner
 from .local import Local
@@ -16,20 +15,6 @@ MOVES_PER_WORK = 3_000_000
 """Moves counted as one unit of work."""
 _SAME = 1e-9
 """Relative difference below which costs are the same."""
-
-
-class _Graph(NamedTuple):
-    """What units send each other, as `Local` has it, in one value that compiled loops take."""
-
-    net_form: Ints
-    net_weight: Floats
-    net_open: Ints
-    unit_net_start: Ints
-    unit_net: Ints
-    unit_net_ranks: Ints
-    unit_link_start: Ints
-    unit_link: Ints
-    unit_link_weight: Floats
 
 
 class _Division(NamedTuple):
@@ -63,24 +48,8 @@ def polished(
         return where
     outer = np.zeros(len(local.room), dtype=np.int64) if above is None else above
     found = _polish(
+        local,
         where.copy(),
-        local.size,
-        local.kind,
-        local.room,
-        local.kind_room,
-        local.net_start,
-        local.net_member,
-        _Graph(
-            local.net_form,
-            local.net_weight,
-            local.net_open,
-            local.unit_net_start,
-            local.unit_net,
-            local.unit_net_ranks,
-            local.unit_link_start,
-            local.unit_link,
-            local.unit_link_weight,
-        ),
         moves,
         seeded(seed),
         heat * reach,
@@ -92,7 +61,7 @@ def polished(
         ),
     )
     if (outer[found] != outer[where]).any():
-        wide = replace(local, room=np.bincount(outer, local.room).astype(np.int64))
+        wide = local._replace(room=np.bincount(outer, local.room).astype(np.int64))
         now, before = wide.bytes_of(outer[found]), wide.bytes_of(outer[where])
         if abs(now - before) > _SAME * abs(before):
             return found if now < before else where
@@ -100,19 +69,19 @@ def polished(
 
 
 @inner
-def _move(u: int, b: int, division: _Division, graph: _Graph) -> float:
+def _move(u: int, b: int, division: _Division, local: Local) -> float:
     """Put unit u into domain b; returns the change of cost."""
     where, held, parts = division
     a = where[u]
     change = 0.0
-    for i in range(graph.unit_link_start[u], graph.unit_link_start[u + 1]):
-        at = where[graph.unit_link[i]]
+    for i in range(local.unit_link_start[u], local.unit_link_start[u + 1]):
+        at = where[local.unit_link[i]]
         if at == a:
-            change += graph.unit_link_weight[i]
+            change += local.unit_link_weight[i]
         elif at == b:
-            change -= graph.unit_link_weight[i]
-    for i in range(graph.unit_net_start[u], graph.unit_net_start[u + 1]):
-        net, ranks = graph.unit_net[i], graph.unit_net_ranks[i]
+            change -= local.unit_link_weight[i]
+    for i in range(local.unit_net_start[u], local.unit_net_start[u + 1]):
+        net, ranks = local.unit_net[i], local.unit_net_ranks[i]
         before_a, before_b = held[net, a], held[net, b]
         held[net, a] = before_a - ranks
         held[net, b] = before_b + ranks
@@ -123,46 +92,42 @@ def _move(u: int, b: int, division: _Division, graph: _Graph) -> float:
         if before_b == 0:
             after += 1
         parts[net] = after
-        if graph.net_form[net] == 2:
-            change += 2.0 * graph.net_weight[net] * ranks * (before_a - ranks - before_b)
+        if local.net_form[net] == 2:
+            change += 2.0 * local.net_weight[net] * ranks * (before_a - ranks - before_b)
         elif after != before:
-            if graph.net_form[net] == 0 and graph.net_open[net] == 0:
+            if local.net_form[net] == 0 and local.net_open[net] == 0:
                 if before == 1:
                     before = 0
                 if after == 1:
                     after = 0
-            change += graph.net_weight[net] * (after - before)
+            change += local.net_weight[net] * (after - before)
     where[u] = b
     return change
 
 
 @compiled
 def _polish(
+    local: Local,
     where: Ints,
-    size: Ints,
-    kind: Ints,
-    room: Ints,
-    kind_room: Ints,
-    net_start: Ints,
-    net_member: Ints,
-    graph: _Graph,
     moves: int,
     state: State,
     hot: float,
     above: Ints,
     outer: _Division,
 ) -> Ints:
-    unit_net_start, unit_net = graph.unit_net_start, graph.unit_net
-    unit_link_start, unit_link = graph.unit_link_start, graph.unit_link
-    units, domains, nets = len(where), len(room), len(graph.net_form)
+    size, kind, room, kind_room = local.size, local.kind, local.room, local.kind_room
+    net_start, net_member = local.net_start, local.net_member
+    unit_net_start, unit_net = local.unit_net_start, local.unit_net
+    unit_link_start, unit_link = local.unit_link_start, local.unit_link
+    units, domains, nets = len(where), len(room), len(local.net_form)
     kinds = kind_room.shape[1]
     held = np.zeros((nets, domains), dtype=np.int64)
     parts = np.zeros(nets, dtype=np.int64)
     inside = _Division(where, held, parts)
     for u in range(units):
         for i in range(unit_net_start[u], unit_net_start[u + 1]):
-            held[unit_net[i], where[u]] += graph.unit_net_ranks[i]
-            outer.held[unit_net[i], outer.where[u]] += graph.unit_net_ranks[i]
+            held[unit_net[i], where[u]] += local.unit_net_ranks[i]
+            outer.held[unit_net[i], outer.where[u]] += local.unit_net_ranks[i]
     for net in range(nets):
         for j in range(outer.held.shape[1]):
             if outer.held[net, j] > 0:
@@ -231,29 +196,29 @@ def _polish(
                 continue
         outside = 0.0
         if above[a] != above[b]:
-            outside = _move(u, above[b], outer, graph)
+            outside = _move(u, above[b], outer, local)
             if v >= 0:
-                outside += _move(v, above[a], outer, graph)
+                outside += _move(v, above[a], outer, local)
             if outside > least:
                 if v >= 0:
-                    _move(v, above[b], outer, graph)
-                _move(u, above[a], outer, graph)
+                    _move(v, above[b], outer, local)
+                _move(u, above[a], outer, local)
                 continue
-        change = _move(u, b, inside, graph)
+        change = _move(u, b, inside, local)
         if v >= 0:
-            change += _move(v, a, inside, graph)
+            change += _move(v, a, inside, local)
         accept = change <= 0.0 or outside < -least
         if not accept:
             chance = (drawn(state) + 0.5) / BELOW
             accept = chance < np.exp(-change / temperature)
         if not accept:
             if v >= 0:
-                _move(v, b, inside, graph)
-            _move(u, a, inside, graph)
+                _move(v, b, inside, local)
+            _move(u, a, inside, local)
             if above[a] != above[b]:
                 if v >= 0:
-                    _move(v, above[b], outer, graph)
-                _move(u, above[a], outer, graph)
+                    _move(v, above[b], outer, local)
+                _move(u, above[a], outer, local)
             continue
         if v >= 0:
             listed[b, place[v]] = u

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from ..jobs.index import Floats, Ints
@@ -10,13 +12,14 @@ from .local import Local
 
 TOUCHES_PER_WORK = 200_000_000
 """Entries of nets and links looked at that count as one unit of work."""
+_PASSES = 8
 _CALL_WORK = 1e-4
 """Work of a call besides."""
 _LARGE_NET = 512
 """Members of an all-to-all beyond which its part of their ties is counted only when asked for."""
 
 
-def refined(local: Local, where: Ints, passes: int = 8) -> tuple[Ints, float]:
+def refined(local: Local, where: Ints) -> tuple[Ints, float]:
     """`where` after passes of moves, and the work done.
 
     A pass moves every unit at most once, always the one whose move saves most (or costs least),
@@ -26,61 +29,54 @@ def refined(local: Local, where: Ints, passes: int = 8) -> tuple[Ints, float]:
     Source: Fiduccia, Mattheyses (DAC 1982), for k parts.
     """
     found = where.copy()
-    done = 0
-    for _ in range(passes):
-        gain, touched = _pass(
-            found,
-            local.size,
-            local.kind,
-            local.room,
-            local.kind_room,
-            local.net_form,
-            local.net_weight,
-            local.net_open,
-            local.net_start,
-            local.net_member,
-            local.net_ranks,
-            local.unit_net_start,
-            local.unit_net,
-            local.unit_net_ranks,
-            local.unit_link_start,
-            local.unit_link,
-            local.unit_link_weight,
-            50 + len(where) // 10,
-        )
-        done += touched
-        if gain <= 0.0:
-            break
-    return found, _CALL_WORK + done / TOUCHES_PER_WORK
+    return found, refine(local, found)
+
+
+class _State(NamedTuple):
+    """A division as it is in a pass.
+
+    held, members: `[net, domain]` ranks and units there. large: whether a net is one whose ties are
+    counted only when asked for.
+    """
+
+    where: Ints
+    held: Ints
+    members: Ints
+    large: Ints
+    load: Ints
+    kind_load: Ints
+
+
+class _Heaps(NamedTuple):
+    """A heap a domain, of the units in it at the start that have not moved, by what moving saves.
+
+    unit: the heaps one after another. at: where in its heap a unit is, -1 when in none.
+    """
+
+    unit: Ints
+    key: Floats
+    at: Ints
+
+
+class _Fresh(NamedTuple):
+    """Units whose ties a move has changed: the move that did last, and those of this one."""
+
+    seen: Ints
+    unit: Ints
 
 
 @inner
-def _own_ties(
-    u: int,
-    where: Ints,
-    held: Ints,
-    count: Ints,
-    net_form: Ints,
-    net_weight: Floats,
-    net_open: Ints,
-    large: Ints,
-    unit_net_start: Ints,
-    unit_net: Ints,
-    unit_net_ranks: Ints,
-    unit_link_start: Ints,
-    unit_link: Ints,
-    unit_link_weight: Floats,
-    tie: Floats,
-) -> None:
+def _own_ties(u: int, local: Local, now: _State, tie: Floats) -> None:
     """Fill `tie[d]` with the bytes that unit u saves by being in domain d, up to a constant."""
+    where, held, count = now.where, now.held, now.members
     a = where[u]
-    for i in range(unit_link_start[u], unit_link_start[u + 1]):
-        tie[where[unit_link[i]]] += unit_link_weight[i]
-    for i in range(unit_net_start[u], unit_net_start[u + 1]):
-        net, ranks = unit_net[i], unit_net_ranks[i]
-        weight = net_weight[net]
-        if net_form[net] == 2:
-            if large[net] == 0:
+    for i in range(local.unit_link_start[u], local.unit_link_start[u + 1]):
+        tie[where[local.unit_link[i]]] += local.unit_link_weight[i]
+    for i in range(local.unit_net_start[u], local.unit_net_start[u + 1]):
+        net, ranks = local.unit_net[i], local.unit_net_ranks[i]
+        weight = local.net_weight[net]
+        if local.net_form[net] == 2:
+            if now.large[net] == 0:
                 for d in range(len(tie)):
                     tie[d] += 2.0 * weight * ranks * (held[net, d] - (ranks if d == a else 0))
             continue
@@ -90,30 +86,20 @@ def _own_ties(
                 parts += 1
                 last = d
                 tie[d] += weight
-        if parts == 1 and net_form[net] == 0 and net_open[net] == 0:
+        if parts == 1 and local.net_form[net] == 0 and local.net_open[net] == 0:
             # Leaving the only domain of a closed ring opens two edges.
             tie[last] += weight
 
 
 @inner
-def _add_large(
-    u: int,
-    where: Ints,
-    held: Ints,
-    net_weight: Floats,
-    large: Ints,
-    unit_net_start: Ints,
-    unit_net: Ints,
-    unit_net_ranks: Ints,
-    tie: Floats,
-) -> None:
+def _add_large(u: int, local: Local, now: _State, tie: Floats) -> None:
     """Add to the ties of unit u those to large all-to-all nets."""
-    for i in range(unit_net_start[u], unit_net_start[u + 1]):
-        net, ranks = unit_net[i], unit_net_ranks[i]
-        if large[net] == 1:
+    for i in range(local.unit_net_start[u], local.unit_net_start[u + 1]):
+        net, ranks = local.unit_net[i], local.unit_net_ranks[i]
+        if now.large[net] == 1:
             for d in range(len(tie)):
-                others = held[net, d] - (ranks if d == where[u] else 0)
-                tie[d] += 2.0 * net_weight[net] * ranks * others
+                others = now.held[net, d] - (ranks if d == now.where[u] else 0)
+                tie[d] += 2.0 * local.net_weight[net] * ranks * others
 
 
 @inner
@@ -121,23 +107,20 @@ def _close(
     net: int,
     u: int,
     sign: float,
-    where: Ints,
-    count: Ints,
-    net_weight: Floats,
-    net_start: Ints,
-    net_member: Ints,
+    local: Local,
+    now: _State,
     at: Ints,
     tie: Floats,
-    fresh: Ints,
-    fresh_count: int,
-    seen: Ints,
+    fresh: _Fresh,
+    found: int,
     stamp: int,
 ) -> int:
     """Add (or take back) what a closed ring ties its members by who alone keep it open.
 
     A member whose fellows are all in one domain saves two edges by being there, not one. Lists
-    those concerned in `fresh`; returns how many it then holds.
+    those concerned in `fresh`, which has `found` already; returns how many it then holds.
     """
+    count = now.members
     one, other = -1, -1
     for d in range(count.shape[1]):
         if count[net, d] > 0:
@@ -145,11 +128,11 @@ def _close(
                 one = d
             else:
                 other = d
-    for j in range(net_start[net], net_start[net + 1]):
-        v = net_member[j]
+    for j in range(local.net_start[net], local.net_start[net + 1]):
+        v = local.net_member[j]
         if v == u or at[v] < 0:
             continue
-        c = where[v]
+        c = now.where[v]
         home = one
         if other >= 0:
             if count[net, c] != 1:
@@ -157,32 +140,24 @@ def _close(
             home = other if c == one else one
         elif count[net, c] == 1:
             continue
-        tie[v, home] += sign * net_weight[net]
-        if seen[v] != stamp:
-            seen[v] = stamp
-            fresh[fresh_count] = v
-            fresh_count += 1
-    return fresh_count
+        tie[v, home] += sign * local.net_weight[net]
+        if fresh.seen[v] != stamp:
+            fresh.seen[v] = stamp
+            fresh.unit[found] = v
+            found += 1
+    return found
 
 
 @inner
-def _target(
-    a: int,
-    size: int,
-    kind: int,
-    tie: Floats,
-    load: Ints,
-    room: Ints,
-    kind_load: Ints,
-    kind_room: Ints,
-    spare: Ints,
-) -> int:
-    """The best domain to move to, the emptiest of equally good ones; -1 when none has room."""
+def _target(u: int, local: Local, now: _State, tie: Floats, spare: Ints) -> int:
+    """The best domain for u to move to, the emptiest of equally good ones; -1 without room."""
+    size, kind, room, load = local.size[u], local.kind[u], local.room, now.load
+    kinds = local.kind_room.shape[1]
     best = -1
     for b in range(len(tie)):
-        if b == a or room[b] == 0 or load[b] + size > room[b] + spare[b]:
+        if b == now.where[u] or room[b] == 0 or load[b] + size > room[b] + spare[b]:
             continue
-        if kind >= 0 and kind_room.shape[1] > 0 and kind_load[b, kind] + size > kind_room[b, kind]:
+        if kind >= 0 and kinds > 0 and now.kind_load[b, kind] + size > local.kind_room[b, kind]:
             continue
         if (
             best < 0
@@ -194,8 +169,9 @@ def _target(
 
 
 @inner
-def _up(heap: Ints, key: Floats, at: Ints, first: int, i: int) -> None:
+def _up(heaps: _Heaps, first: int, i: int) -> None:
     """Restore the order of a heap, which starts at `first`, from its entry i outwards."""
+    heap, key, at = heaps
     u = heap[first + i]
     while i > 0:
         parent = (i - 1) // 2
@@ -210,7 +186,8 @@ def _up(heap: Ints, key: Floats, at: Ints, first: int, i: int) -> None:
 
 
 @inner
-def _down(heap: Ints, key: Floats, at: Ints, first: int, count: int, i: int) -> None:
+def _down(heaps: _Heaps, first: int, count: int, i: int) -> None:
+    heap, key, at = heaps
     u = heap[first + i]
     while True:
         child = 2 * i + 1
@@ -229,28 +206,17 @@ def _down(heap: Ints, key: Floats, at: Ints, first: int, count: int, i: int) -> 
 
 
 @compiled
-def _pass(
-    where: Ints,
-    size: Ints,
-    kind: Ints,
-    room: Ints,
-    kind_room: Ints,
-    net_form: Ints,
-    net_weight: Floats,
-    net_open: Ints,
-    net_start: Ints,
-    net_member: Ints,
-    net_ranks: Ints,
-    unit_net_start: Ints,
-    unit_net: Ints,
-    unit_net_ranks: Ints,
-    unit_link_start: Ints,
-    unit_link: Ints,
-    unit_link_weight: Floats,
-    patience: int,
-) -> tuple[float, int]:
+def _pass(local: Local, where: Ints) -> tuple[float, int]:
     """One pass over all units; returns the bytes saved (inf when it fits anew) and the touches."""
-    units, domains, nets, kinds = len(where), len(room), len(net_form), kind_room.shape[1]
+    size, kind, room = local.size, local.kind, local.room
+    net_form, net_weight, net_open = local.net_form, local.net_weight, local.net_open
+    net_start, net_member, net_ranks = local.net_start, local.net_member, local.net_ranks
+    unit_net_start, unit_net = local.unit_net_start, local.unit_net
+    unit_net_ranks = local.unit_net_ranks
+    unit_link_start, unit_link = local.unit_link_start, local.unit_link
+    unit_link_weight = local.unit_link_weight
+    units, domains, nets = len(where), len(room), len(net_form)
+    kinds, patience = local.kind_room.shape[1], 50 + units // 10
     held = np.zeros((nets, domains), dtype=np.int64)
     count = np.zeros((nets, domains), dtype=np.int64)
     parts = np.zeros(nets, dtype=np.int64)
@@ -273,6 +239,7 @@ def _pass(
             parts[net] += count[net, where[u]] == 0
             count[net, where[u]] += 1
             to_large[u] = max(to_large[u], large[net])
+    now = _State(where, held, count, large, load, kind_load)
     none = np.zeros(domains, dtype=np.int64)
     spare = np.zeros(domains, dtype=np.int64)
     excess = 0
@@ -280,7 +247,6 @@ def _pass(
         spare[d] = max(largest, room[d] // 50)
         excess += max(0, load[d] - room[d])
     start_excess = excess
-    # A heap a domain, of the units in it at the start that have not moved.
     first = np.zeros(domains + 1, dtype=np.int64)
     for u in range(units):
         first[where[u] + 1] += 1
@@ -290,44 +256,26 @@ def _pass(
     heap = np.zeros(units, dtype=np.int64)
     at = np.full(units, -1, dtype=np.int64)
     key = np.zeros(units)
+    heaps = _Heaps(heap, key, at)
     tie = np.zeros((units, domains))
     row = np.zeros(domains)
     touched = units * (10 + domains) + len(unit_link) + len(unit_net) * domains
     for u in range(units):
         a = where[u]
-        _own_ties(
-            u,
-            where,
-            held,
-            count,
-            net_form,
-            net_weight,
-            net_open,
-            large,
-            unit_net_start,
-            unit_net,
-            unit_net_ranks,
-            unit_link_start,
-            unit_link,
-            unit_link_weight,
-            tie[u],
-        )
+        _own_ties(u, local, now, tie[u])
         for d in range(domains):
             row[d] = tie[u, d]
         if to_large[u] == 1:
-            _add_large(
-                u, where, held, net_weight, large, unit_net_start, unit_net, unit_net_ranks, row
-            )
-        b = _target(a, size[u], kind[u], row, load, room, kind_load, kind_room, spare)
+            _add_large(u, local, now, row)
+        b = _target(u, local, now, row, spare)
         key[u] = row[b] - row[a] if b >= 0 else 0.0  # without room, looked at in its turn
         heap[first[a] + waiting[a]] = u
         at[u] = waiting[a]
         waiting[a] += 1
-        _up(heap, key, at, first[a], at[u])
+        _up(heaps, first[a], at[u])
     moved = np.zeros(units, dtype=np.int64)
     came_from = np.zeros(units, dtype=np.int64)
-    seen = np.zeros(units, dtype=np.int64)
-    fresh = np.zeros(units, dtype=np.int64)
+    fresh = _Fresh(np.zeros(units, dtype=np.int64), np.zeros(units, dtype=np.int64))
     steps, kept, waited = 0, 0, 0
     saved, best_saved, best_excess = 0.0, 0.0, excess
     while waited <= patience:
@@ -345,15 +293,13 @@ def _pass(
         for d in range(domains):
             row[d] = tie[u, d]
         if to_large[u] == 1:
-            _add_large(
-                u, where, held, net_weight, large, unit_net_start, unit_net, unit_net_ranks, row
-            )
+            _add_large(u, local, now, row)
         allowed = none if excess > 0 else spare
-        b = _target(a, size[u], kind[u], row, load, room, kind_load, kind_room, allowed)
+        b = _target(u, local, now, row, allowed)
         gain = row[b] - row[a] if b >= 0 else 0.0
         if b >= 0 and gain < key[u] - 1e-9 * (abs(gain) + abs(key[u])):
             key[u] = gain
-            _down(heap, key, at, first[a], waiting[a], 0)
+            _down(heaps, first[a], waiting[a], 0)
             continue
         # Take it off its heap: it moves now or, when there is no room anywhere, not in this pass.
         waiting[a] -= 1
@@ -362,7 +308,7 @@ def _pass(
             last = heap[first[a] + waiting[a]]
             heap[first[a]] = last
             at[last] = 0
-            _down(heap, key, at, first[a], waiting[a], 0)
+            _down(heaps, first[a], waiting[a], 0)
         waited += 1
         if b < 0:
             continue
@@ -389,8 +335,8 @@ def _pass(
             if at[v] >= 0:
                 tie[v, a] -= unit_link_weight[i]
                 tie[v, b] += unit_link_weight[i]
-                seen[v] = steps
-                fresh[found] = v
+                fresh.seen[v] = steps
+                fresh.unit[found] = v
                 found += 1
         for i in range(unit_net_start[u], unit_net_start[u + 1]):
             net, ranks = unit_net[i], unit_net_ranks[i]
@@ -401,22 +347,7 @@ def _pass(
             closed = net_form[net] == 0 and net_open[net] == 0
             if closed and parts[net] <= 2:
                 touched += domains + net_start[net + 1] - net_start[net]
-                found = _close(
-                    net,
-                    u,
-                    -1.0,
-                    where,
-                    count,
-                    net_weight,
-                    net_start,
-                    net_member,
-                    at,
-                    tie,
-                    fresh,
-                    found,
-                    seen,
-                    steps,
-                )
+                found = _close(net, u, -1.0, local, now, at, tie, fresh, found, steps)
             count[net, a] -= 1
             count[net, b] += 1
             parts[net] += (1 if was_b == 0 else 0) - (1 if was_a == 1 else 0)
@@ -440,46 +371,41 @@ def _pass(
                         continue
                     tie[v, a] -= less_a
                     tie[v, b] += more_b
-                    if seen[v] != steps:
-                        seen[v] = steps
-                        fresh[found] = v
+                    if fresh.seen[v] != steps:
+                        fresh.seen[v] = steps
+                        fresh.unit[found] = v
                         found += 1
             if closed and parts[net] <= 2:
                 touched += domains + net_start[net + 1] - net_start[net]
                 # u is left out: it does not move again, but counts where it is now.
-                found = _close(
-                    net,
-                    u,
-                    1.0,
-                    where,
-                    count,
-                    net_weight,
-                    net_start,
-                    net_member,
-                    at,
-                    tie,
-                    fresh,
-                    found,
-                    seen,
-                    steps,
-                )
+                found = _close(net, u, 1.0, local, now, at, tie, fresh, found, steps)
         where[u] = b
         touched += found * (10 + domains)
         for i in range(found):
-            v = fresh[i]
+            v = fresh.unit[i]
             c = where[v]
             for d in range(domains):
                 row[d] = tie[v, d]
             if to_large[v] == 1:
-                _add_large(
-                    v, where, held, net_weight, large, unit_net_start, unit_net, unit_net_ranks, row
-                )
-            to = _target(c, size[v], kind[v], row, load, room, kind_load, kind_room, spare)
+                _add_large(v, local, now, row)
+            to = _target(v, local, now, row, spare)
             key[v] = row[to] - row[c] if to >= 0 else 0.0
-            _up(heap, key, at, first[c], at[v])
-            _down(heap, key, at, first[c], waiting[c], at[v])
+            _up(heaps, first[c], at[v])
+            _down(heaps, first[c], waiting[c], at[v])
     for step in range(steps - 1, kept - 1, -1):
         where[moved[step]] = came_from[step]
     if best_excess < start_excess:
         best_saved = np.inf
     return best_saved, touched
+
+
+@compiled
+def refine(local: Local, where: Ints) -> float:
+    """As `refined`: changes `where` and returns the work done."""
+    touches = 0
+    for _ in range(_PASSES):
+        gain, touched = _pass(local, where)
+        touches += touched
+        if gain <= 0.0:
+            break
+    return _CALL_WORK + touches / TOUCHES_PER_WORK

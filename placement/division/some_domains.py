@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from ..jobs.index import PAIRS, Floats, Ints
@@ -69,8 +67,7 @@ def within_domains(local: Local, where: Ints, domains: Ints) -> tuple[Local, Int
     partly = inside < np.diff(local.net_start)
     owner = np.repeat(np.arange(len(where)), np.diff(local.unit_link_start))
     both = held[owner] & held[local.unit_link]
-    part = replace(
-        local,
+    part = local._replace(
         size=local.size[units],
         kind=local.kind[units],
         room=local.room[domains],

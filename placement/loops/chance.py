@@ -8,6 +8,7 @@ import numpy.typing as npt
 from .compiled import inner
 
 State = npt.NDArray[np.uint64]
+Ints = npt.NDArray[np.int64]
 BELOW = 2147483648
 """Numbers drawn are 0 to BELOW - 1."""
 _WORDS = 2**64
@@ -32,3 +33,11 @@ def drawn(state: State) -> int:
     x ^= x << np.uint64(17)
     state[0] = x
     return int(np.int64(x >> np.uint64(33)))
+
+
+@inner
+def shuffle(values: Ints, state: State) -> None:
+    """Put values in an order drawn at random."""
+    for i in range(len(values) - 1, 0, -1):
+        j = drawn(state) % (i + 1)
+        values[i], values[j] = values[j], values[i]

@@ -10,13 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from railweave.placement.division.arrange import filled
 from railweave.placement.division.coarsen import coarser
-from railweave.placement.division.contract_local import contracted, crossing_bytes
+from railweave.placement.division.contract_local import contracted, crossing_bytes, fitting_bytes
 from railweave.placement.division.local import Local
 from railweave.placement.division.partition import partitioned
 from railweave.placement.division.polish import polished
 from railweave.placement.division.refine import refined
 from railweave.placement.jobs.index import ANY_KIND, Demand, Ints
 from railweave.placement.jobs.units import unit_graph
+from railweave.placement.loops.chance import seeded
 
 relaxed = settings(
     max_examples=60,
@@ -111,7 +112,7 @@ def test_units_of_different_labels_or_kinds_are_never_joined(seed: int, ranks: i
     chance = np.random.default_rng(seed)
     local = random_local(chance, ranks, 3, 2)
     label = chance.integers(0, 2, len(local.size))
-    found = coarser(local, label, 4, seed)
+    found = coarser(local, label, 4, seeded(seed))
     if found is None:
         return
     smaller, to = found
@@ -211,3 +212,13 @@ def test_few_units_from_which_new_divisions_are_all_alike_are_divided_as_well_as
         by_stage = np.empty(units.size, dtype=np.int64)
         by_stage[order] = np.repeat([0, 1], local.room)
         assert local.bytes_of(found) <= local.bytes_of(refined(local, by_stage)[0]) + 1e-6
+
+
+@given(st.integers(0, 10**6), st.integers(3, 24))
+@relaxed
+def test_only_a_division_that_fits_costs_a_finite_number(seed: int, ranks: int) -> None:
+    chance = np.random.default_rng(seed)
+    local = random_local(chance, ranks, 4, int(chance.integers(0, 3)))
+    for where in (any_start(local), chance.integers(0, len(local.room), len(local.size))):
+        cost = crossing_bytes(local, where) if local.fits(where) else np.inf
+        assert fitting_bytes(local, where) == cost
