@@ -7,6 +7,7 @@ import numpy as np
 from ..bounds.bound import SAFETY
 from ..bounds.class_bound import class_bound
 from ..bounds.general_bound import general_bound
+from ..bounds.granules import next_cost
 from ..bounds.part_bound import bound_by_parts
 from ..division.arrange import divide
 from ..division.irregular import bytes_by_level, place_irregular
@@ -67,6 +68,8 @@ def found_by_search(
         method = "multilevel"
     slots = slots_on(fabric, gathered.atom_of, node)
     cost = float(cut_bytes(fabric, demand, slots)[-1])
+    if bound > 0.0 and gathered.atom_grip >= 1.0:
+        bound = next_cost(gathered.atoms, bound, cost)
     if chains is not None and cost > bound * (1 + SAFETY) and small and not left_out:
         work = budget.time_limit_s * _SINGLE_SHARE
         if _better_apart(fabric, gathered, room, work, seed, node):
