@@ -33,7 +33,7 @@ _MOST_TRIED = 64
 """Pairs of a part and another domain that are tried, in all divisions together."""
 _ENOUGH_OUTSIDE, _ENOUGH_INSIDE = 5e-3, 2e-3
 """Work a unit from which dividing a job, or a part of it inwards, gains little."""
-_PACE, _PACE_LOST = 2.6, 7e-4
+_PACE, _PACE_LOST = 3.3, 9e-4
 """Work done on dividing a job for each that is charged, and how much less it is for each unit.
 
 Dividing takes about half the time that its work stands for, and many units take time to read.
