@@ -32,7 +32,10 @@ _LEFT_OUT = 0.05
 
 Links that close a chain do not count."""
 _APART_SHARE = 0.4
-"""Part of the limit for placing such a job as one without chains."""
+"""Part of the limit for placing such a job, or a large one again, as one without chains."""
+_MOST_INSIDE = 256
+"""Atoms up to which a job that is proved best at the spine is placed so too, for the tiers inside.
+"""
 _LOOSE = 1.05
 """Bytes over the bound from which another bound is tried."""
 
@@ -70,8 +73,10 @@ def found_by_search(
     cost = float(cut_bytes(fabric, demand, slots)[-1])
     if bound > 0.0 and gathered.atom_grip >= 1.0:
         bound = next_cost(gathered.atoms, bound, cost)
-    if chains is not None and cost > bound * (1 + SAFETY) and small and not left_out:
-        work = budget.time_limit_s * _SINGLE_SHARE
+    proved = cost <= bound * (1 + SAFETY)
+    again = _crosses_inside(fabric, gathered, demand, slots) if proved else small
+    if chains is not None and again and not left_out:
+        work = budget.time_limit_s * (_SINGLE_SHARE if small else _APART_SHARE)
         if _better_apart(fabric, gathered, room, work, seed, node):
             method = "multilevel"
             slots = slots_on(fabric, gathered.atom_of, node)
@@ -101,6 +106,14 @@ def found_by_search(
     if cost > bound * _LOOSE:
         bound = max(bound, general_bound(fabric, gathered, cost, budget, seed))
     return slots, bound, method
+
+
+def _crosses_inside(fabric: Fabric, gathered: Gathered, demand: Demand, slots: Ints) -> bool:
+    """Whether few atoms have more to say across the second tier than across the outermost."""
+    if fabric.levels < 2 or gathered.atoms.units > _MOST_INSIDE:
+        return False
+    crossing = cut_bytes(fabric, demand, slots)
+    return bool(crossing[-2] > crossing[-1] * (1 + SAFETY))
 
 
 def _better_apart(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from railweave.placement import place
 from railweave.placement.division.irregular import place_irregular
 from railweave.placement.division.local import Local
 from railweave.placement.division.partition import best_partitions
@@ -18,6 +19,8 @@ from railweave.placement.jobs.index import ANY_KIND, PAIRS, RING, TREE, Demand, 
 from railweave.placement.jobs.units import unit_graph
 from railweave.placement.loops.budget import Budget
 from railweave.placement.spread.room import Room
+
+from benchmarks import families
 
 
 def random_demand(chance: np.random.Generator, ranks: int) -> Demand:
@@ -144,3 +147,12 @@ def test_parts_get_the_cheapest_homes_of_all(seed: int, rows: int, more: int) ->
     assert len(np.unique(home)) == rows
     ways = (cost[np.arange(rows), list(way)].sum() for way in permutations(range(columns), rows))
     assert cost[np.arange(rows), home].sum() == min(ways)
+
+
+def test_a_job_proved_at_the_spine_is_placed_well_inside_its_pods() -> None:
+    made = families.instance("b-context", 3101)
+    placement = place(made.pcg, made.cluster, time_limit_s=1.0, seed=3101)
+    between_leaves = placement.traffic_bytes[made.cluster.tiers[-2].name]
+    assert placement.proved_optimal
+    # Another partitioner has 280 GB there with as few bytes at the spine.
+    assert between_leaves <= 0.8 * 280e9
