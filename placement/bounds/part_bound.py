@@ -8,6 +8,7 @@ from itertools import combinations
 import numpy as np
 
 from ..exact.exact_counts import MOST_UNITS
+from ..exact.held_counts import held_bound
 from ..exact.part_domains import best_by_domain
 from ..exact.part_model import MOST_COLUMNS, best_parts, columns_within, surviving
 from ..exact.part_prices import PartProblem, Priced, price_parts
@@ -23,8 +24,8 @@ from .class_bound import housed, surely_whole
 from .granules import next_cost
 from .part_cost import PartCost, crossed, crosses, divisions_of, part_cost, refined
 
-_LEAST_SHARE = 1.0
-"""Part of the limit that the bound may take at least."""
+_SHARE = 0.8
+"""Part of the limit that the bound may take."""
 _MOST_JOINED = 3
 """Weights of links that join classes, heaviest first."""
 _APART = 1.3
@@ -32,8 +33,10 @@ _APART = 1.3
 _MOST_DIVISIONS = 5
 _MOST_CLOSER = 3
 """Pairs of divisions, and single ones, that are looked at closer."""
-_PRICE_SHARE = 0.4
-"""Part of the work for prices, and the same for the model."""
+_PRICE_SHARE = 0.6
+"""Part of the work for prices; the rest is for models."""
+_HELD_SHARE = 0.4
+"""Part of the limit for the model of how many sets have how many units in a domain."""
 _SLACK = 1e-9
 """Costs that differ by less, relative to the whole, are equal."""
 _ROUNDING = 1e-11
@@ -311,7 +314,7 @@ def bound_by_parts(
         return PartedJob(0.0, None)
     domains = domains[np.argsort(free[domains] // size, kind="stable")]
     rooms = free[domains] // size
-    work = max(budget.left, budget.time_limit_s * _LEAST_SHARE)
+    work = budget.time_limit_s * _SHARE
     made = [_Job.of(graph, class_of, rooms, known) for class_of in _ways(graph)]
     jobs = [job for job in made if job is not None]
     priced = []
@@ -333,12 +336,16 @@ def bound_by_parts(
         work -= found.work
         least = max(least, next_cost(graph, found.bound_bytes, known))
         if found.parts is not None and least < known:
-            where = seated_parts(graph, found.parts, rooms, work / 2, seed)
+            where = seated_parts(graph, found.parts, rooms, work / 4, seed)
             if where is not None:
                 slots = housed(fabric, *alone, domains[where][unit_of], seed)
                 cost = np.inf if slots is None else float(cut_bytes(fabric, demand, slots)[-1])
                 if cost < known * (1 - SAFETY):
                     known, better = cost, slots
+    if least < known and not ways_to_class(graph)[0].any():
+        bound, spent = held_bound(graph, rooms, known, budget.time_limit_s * _HELD_SHARE)
+        budget.charge(spent)
+        least = max(least, bound)
     return PartedJob(next_cost(graph, least, known), better)
 
 

@@ -10,8 +10,10 @@ from ..jobs.index import Floats, Ints
 from .class_cost import Family, class_cost
 from .part_lattices import Lattice, lattice_of, paid_to, paid_together
 
-MOST_CHOICES = 30_000
+_MOST_CHOICES = 150_000
 """Choices of parts that are written down for one class."""
+_MOST_CROSSED = 30_000
+"""Choices of two divisions at once."""
 _MOST_REFINED = 400
 """Choices of which it is told what several families pay together."""
 _MOST_SPLITS = 2_000
@@ -91,8 +93,8 @@ def part_cost(units: int, families: list[Family], most: int, set_of: Ints) -> Pa
     """
     sets = int(set_of.max()) + 1
     size = units // sets
-    rows = _rows(sets, min(size, most), most)
-    splits = None if rows is None else _splits(size, min(size, most))
+    rows = choices_of_parts(sets, min(size, most), most)
+    splits = None if rows is None else set_splits(size, min(size, most))
     if rows is None or splits is None:
         return None
     held = rows.sum(axis=1)
@@ -150,7 +152,7 @@ def crossed(one: PartCost, other: PartCost) -> PartCost | None:
     for units in np.intersect1d(one.units, other.units).tolist():
         i, j = np.flatnonzero(one.units == units), np.flatnonzero(other.units == units)
         count += len(i) * len(j)
-        if count > 20 * MOST_CHOICES:
+        if count > 20 * _MOST_CROSSED:
             return None
         lanes = each * np.arange(1, columns.sets + 1)
         most = np.minimum(rows.rows[i][:, :, None], lanes).sum(axis=1)
@@ -159,7 +161,7 @@ def crossed(one: PartCost, other: PartCost) -> PartCost | None:
         at_row.append(i[first])
         at_column.append(j[second])
     r, c = np.concatenate(at_row), np.concatenate(at_column)
-    if len(r) > MOST_CHOICES:
+    if len(r) > _MOST_CROSSED:
         return None
     families = np.maximum(one.families[r], other.families[c])
     cost = np.maximum(families.sum(axis=1), np.maximum(one.cost[r], other.cost[c]))
@@ -219,25 +221,33 @@ def crosses(one: Ints, other: Ints) -> bool:
     return bool((met == met[0, 0]).all())
 
 
-def _rows(sets: int, tall: int, most: int) -> Ints | None:
+def choices_of_parts(sets: int, tall: int, most: int) -> Ints | None:
     """`[choice, set]`: what a domain may hold of each set, falling, `most` units together."""
+    if _row_count(sets, tall, most) > _MOST_CHOICES:
+        return None
     rows = np.zeros((1, 0), dtype=np.int64)
     used, last = np.zeros(1, dtype=np.int64), np.array([tall])
     for _ in range(sets):
         count = last + 1
-        if count.sum() > 10 * MOST_CHOICES:
-            return None
         at = np.repeat(np.arange(len(rows)), count)
         more = np.arange(len(at)) - np.repeat(np.cumsum(count) - count, count)
         kept = used[at] + more <= most
         at, last = at[kept], more[kept]
         rows, used = np.column_stack([rows[at], last]), used[at] + last
-        if len(rows) > MOST_CHOICES:
-            return None
     return rows
 
 
-def _splits(size: int, tall: int) -> Ints | None:
+def _row_count(sets: int, tall: int, most: int) -> int:
+    """How many rows there are: of at most `sets` parts, each at most `tall`."""
+    ways = np.zeros((sets + 1, most + 1))
+    ways[0, 0] = 1.0
+    for part in range(1, min(tall, most) + 1):
+        for parts in range(1, sets + 1):
+            ways[parts, part:] += ways[parts - 1, : most + 1 - part]
+    return int(ways.sum())
+
+
+def set_splits(size: int, tall: int) -> Ints | None:
     """`[way, a - 1]`: how many parts of a units, at most `tall` each, make one set."""
     ways = [np.zeros((1, tall), dtype=np.int64)]
     for total in range(1, size + 1):

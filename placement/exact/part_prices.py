@@ -110,7 +110,7 @@ class Priced:
         for p, cost in enumerate(problem.costs):
             key = (id(cost), prices[p].tobytes())
             if key not in known:
-                known[key] = _cheapest(problem.over(p, prices), cost.units, tall)
+                known[key] = _cheapest(problem.over(p, prices), problem.first[p], tall)
             least[p], self._choice[p] = known[key]
         self.least = least
         self.columns = Columns(least, problem.link, problem.rooms, problem.total)
@@ -135,12 +135,13 @@ class Priced:
         return self._within[limit]
 
 
-def _cheapest(over: Floats, units: Ints, tall: int) -> tuple[Floats, Ints]:
-    order = np.lexsort((over, units))
-    at, first = np.unique(units[order], return_index=True)
+def _cheapest(over: Floats, first: Ints, tall: int) -> tuple[Floats, Ints]:
+    """By units, the least that a choice costs over its parts, and the first such choice."""
     least, choice = np.full(tall, FAR), np.zeros(tall, dtype=np.int64)
-    choice[at] = order[first]
-    least[at] = over[choice[at]]
+    for units, (begin, end) in enumerate(pairwise(first.tolist())):
+        if begin < end:
+            choice[units] = begin + int(np.argmin(over[begin:end]))
+            least[units] = over[choice[units]]
     return least, choice
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from itertools import combinations
+from dataclasses import replace
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -15,12 +16,14 @@ from railweave.placement.bounds.part_bound import part_bound
 from railweave.placement.bounds.part_cost import (
     PartCost,
     Sets,
+    choices_of_parts,
     crossed,
     crosses,
     divisions_of,
     part_cost,
 )
 from railweave.placement.errors import BoundAboveCost
+from railweave.placement.exact.held_counts import held_bound
 from railweave.placement.exact.unit_classes import families_of_class
 from railweave.placement.jobs.index import Floats, Ints
 from railweave.placement.spread.structure import ways_to_class
@@ -134,6 +137,55 @@ def test_no_placement_costs_less_than_the_bound_of_parts(
         found = part_bound(graph, class_of, rooms, known, 1.0)
         assert found.bound_bytes <= least + 1e-7
         assert next_cost(graph, min(found.bound_bytes, least), known) <= least * (1 + 1e-8)
+
+
+ONE_CLASS = [(2, 4), (3, 3), (2, 2, 2), (2, 5), (9,), (1, 3, 3)]
+
+
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from(ONE_CLASS),
+    st.sampled_from([1.0, 1.4, 3.0]),
+    st.sampled_from([1.0, 0.37, 1e7 / 3]),
+)
+@relaxed
+def test_no_placement_costs_less_than_the_bound_of_how_much_sets_have_in_domains(
+    seed: int, shape: tuple[int, ...], over: float, unit: float
+) -> None:
+    chance = np.random.default_rng(seed)
+    graph = grid(chance, 1, shape)
+    # Weights that are whole numbers of something, and such that are not.
+    graph = replace(graph, weight=graph.weight * unit, link_weight=graph.link_weight * unit)
+    domains = int(chance.integers(2, 5 if graph.units < 9 else 4))
+    rooms = chance.integers(1, graph.units, domains)
+    rooms[0] += max(0, graph.units - int(rooms.sum()))
+    least = float(every_placement(graph, rooms)[1].min())
+    known = least * over + (over - 1.0) * unit
+    bound, work = held_bound(graph, rooms, known, 1.0)
+    assert bound <= least * (1 + 1e-9)
+    assert work <= 1.5
+
+
+def test_of_two_families_that_cross_the_model_of_held_counts_proves_the_best() -> None:
+    proved = 0
+    for seed in range(12):
+        chance = np.random.default_rng(seed)
+        graph = grid(chance, 1, (3, 3))
+        rooms = np.array([5, 4, 2])
+        least = float(every_placement(graph, rooms)[1].min())
+        proved += held_bound(graph, rooms, least, 1.0)[0] >= least * (1 - 1e-9)
+    assert proved >= 9
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(1, 12))
+@relaxed
+def test_choices_of_parts_are_counted_before_they_are_written_down(
+    sets: int, tall: int, most: int
+) -> None:
+    rows = choices_of_parts(sets, tall, most)
+    assert rows is not None
+    falling = [r for r in product(range(tall, -1, -1), repeat=sets) if list(r) == sorted(r)[::-1]]
+    assert len(rows) == sum(sum(row) <= most for row in falling)
 
 
 @given(st.integers(0, 10**6), st.floats(0.0, 1.0), st.sampled_from([1.0, 1.3]))
