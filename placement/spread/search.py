@@ -25,6 +25,10 @@ _KICK_MOVES = (3_000, 10_000)
 _KICK_HEATS = (0.1, 0.5)
 _KICK_WIDTHS = (3, 4, 6, 8, 10, 12)
 """Domains that a kick moves units among."""
+_KICKS_NEARBY = 0.7
+"""Part of the kicks among domains that hold the same classes as one of them."""
+_FAR_SHARE = 0.01
+"""What a domain counts that shares no class with the first, to one for each class shared."""
 _WORSE = 0.1
 """Temperature at which kicks that lose are kept, at first, in dearest single steps."""
 _SWEEPS = 20
@@ -165,8 +169,7 @@ class _Searching:
         best, best_cost, stale = now, cost, 0
         chance = self._chance
         while self._done < self._work and best_cost > self._enough and stale < self._stale_kicks:
-            width = min(len(self._domains), int(chance.choice(_KICK_WIDTHS)))
-            where = chance.choice(self._domains, width, False)
+            where = self._kicked_domains(now)
             moves = min(int(chance.choice(_KICK_MOVES)), moves_for(self._problem, self._work))
             walked = self._walked(now, where, moves, float(chance.choice(_KICK_HEATS)))
             self._done += _ROUND_WORK
@@ -182,6 +185,21 @@ class _Searching:
             if cost < best_cost - _SLACK:
                 best, best_cost, stale = now.copy(), cost, 0
         return best, best_cost
+
+    def _kicked_domains(self, now: Ints) -> Ints:
+        """Some domains, mostly such as hold the same classes as one of them, or the next."""
+        chance = self._chance
+        width = min(len(self._domains), int(chance.choice(_KICK_WIDTHS)))
+        if chance.random() >= _KICKS_NEARBY:
+            return chance.choice(self._domains, width, False)
+        near = now > 0
+        near[1:] |= now[:-1] > 0
+        near[:-1] |= now[1:] > 0
+        first = int(chance.choice(self._domains))
+        shared = (near[:, [first]] & near).sum(axis=0)
+        drawn = (shared + _FAR_SHARE) * chance.random(len(shared))
+        drawn[first] = np.inf
+        return np.argsort(-drawn, kind="stable")[:width]
 
     def _walked(self, start: Ints, where: Ints, moves: int, heat: float) -> Walked:
         self._done += work_of(self._problem, moves)
