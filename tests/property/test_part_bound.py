@@ -202,10 +202,14 @@ def test_rounding_a_bound_up_passes_over_no_cost_that_a_placement_can_have(
     assert min(bound, float(above[0])) * (1 - 1e-8) <= rounded <= above[0] * (1 + 1e-8)
 
 
-@pytest.mark.parametrize(("base", "number"), [(73110504, 153)])
-def test_a_job_whose_groups_must_be_split_over_pods_is_proved_best(base: int, number: int) -> None:
-    kind, pcg, cluster, constraints = small.job(base, number)
-    assert kind == "g-dense"
+@pytest.mark.parametrize(
+    ("base", "number", "kind"), [(73110504, 153, "g-dense"), (73110507, 99, "s-dense")]
+)
+def test_a_job_whose_groups_must_be_split_over_pods_is_proved_best(
+    base: int, number: int, kind: str
+) -> None:
+    drawn, pcg, cluster, constraints = small.job(base, number)
+    assert drawn == kind
     placement = place(pcg, cluster, constraints=constraints)
     assert placement.proved_optimal
     assert placement.lower_bound_bytes > 0
