@@ -10,7 +10,7 @@ from ..jobs.index import Floats, Ints
 from .class_cost import Family, class_cost
 from .part_lattices import Lattice, lattice_of, paid_to, paid_together
 
-_MOST_CHOICES = 150_000
+_MOST_CHOICES = 60_000
 """Choices of parts that are written down for one class."""
 _MOST_CROSSED = 30_000
 """Choices of two divisions at once."""
