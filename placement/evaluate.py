@@ -265,6 +265,11 @@ class _NodeTable:
         return f"{hint}cluster {self._cluster.name!r} has {len(self._index)} nodes"
 
 
+def check_devices(devices: Sequence[Device], cluster: Cluster, world_size: int) -> None:
+    """Raise InvalidInput naming each rank that has no device of its own in the cluster."""
+    _NodeTable(cluster).places(devices, world_size)
+
+
 def is_device(device: object) -> bool:
     """Whether it is a node's name and a device index."""
     return (

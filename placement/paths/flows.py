@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, ip_address
 from typing import Final
 
 from ..cluster import Cluster, CrossRail, Node
 from ..errors import InvalidInput, Problem
+from ..evaluate import check_devices
 from ..pcg import PCG, Algorithm, Group, Op
 from .ecmp_hash import ROCE_PORT
 
@@ -69,10 +70,12 @@ def network_flows(
     forwarded inside the node to that rail's NIC first unless the cluster says `cross_rail: spine`.
 
     rail_switches: whether each rail has first-tier switches of its own (rail-optimised fabrics).
-    Raises InvalidInput when a device's node does not exist or `addresses` lacks a NIC in use.
+    Raises InvalidInput when `devices` does not give every rank a device of the cluster, and when
+    `addresses` lacks a NIC in use, holds what is no IP address, or one address on two nodes.
     """
     if connections < 1:
         raise ValueError(f"connections is {connections}; give 1 or more")
+    check_devices(devices, cluster, pcg.world_size)
     table = _Ranks(cluster, devices)
     communicators: dict[tuple[int, ...], int] = {}
     carried: dict[tuple[int, bool, int, int], tuple[Group, float]] = {}
@@ -121,13 +124,6 @@ class _Ranks:
     def __init__(self, cluster: Cluster, devices: Sequence[tuple[str, int]]) -> None:
         self._cluster = cluster
         self._by_name = {node.name: node for node in cluster.nodes}
-        missing = [
-            Problem(f"devices[{rank}]", f"no node {name!r}", "name a node of the cluster")
-            for rank, (name, _) in enumerate(devices)
-            if name not in self._by_name
-        ]
-        if missing:
-            raise InvalidInput("devices", missing)
         self.node = [name for name, _ in devices]
         self._rail = [index % cluster.rails for _, index in devices]
         inner = [tier.name for tier in cluster.tiers[:-1]]
@@ -215,6 +211,7 @@ def _address_of(cluster: Cluster, addresses: Mapping[Nic, str] | None) -> Callab
     if addresses is None:
         return default_address(cluster)
     known = addresses
+    _check_addresses(known)
 
     def address(nic: Nic) -> str:
         found = known.get(nic)
@@ -225,3 +222,23 @@ def _address_of(cluster: Cluster, addresses: Mapping[Nic, str] | None) -> Callab
         return found
 
     return address
+
+
+def _check_addresses(addresses: Mapping[Nic, str]) -> None:
+    """Raise InvalidInput for what is no IP address, and for one that two nodes have."""
+    problems = []
+    first: dict[str, Nic] = {}
+    for nic, address in addresses.items():
+        place = f"addresses[{nic[0]!r}, {nic[1]}]"
+        try:
+            plain = str(ip_address(address))
+        except ValueError:
+            fix = "give an IPv4 or IPv6 address such as 10.0.0.1"
+            problems.append(Problem(place, f"found {address!r:.60}", fix))
+            continue
+        other = first.setdefault(plain, nic)
+        if other[0] != nic[0]:
+            found = f"{address} is also the address of {other[0]}, rail {other[1]}"
+            problems.append(Problem(place, found, "give every node addresses of its own"))
+    if problems:
+        raise InvalidInput("addresses", problems)

@@ -158,10 +158,10 @@ def _recorded(path: str) -> RecordedHash:
     rows: list[tuple[str, str, int, int, int]] = []
     problems = []
     for number, row in enumerate(data if isinstance(data, list) else [data]):
-        try:
+        if _is_traced(row):
             source, destination, port, to, uplink = row
-            rows.append((str(source), str(destination), int(port), int(to), int(uplink)))
-        except (TypeError, ValueError):
+            rows.append((source, destination, port, to, uplink))
+        else:
             fix = "write [source, destination, source port, destination port, uplink]"
             problems.append(Problem(f"[{number}]", f"found {str(row)[:40]}", fix))
     if not problems:
@@ -170,6 +170,17 @@ def _recorded(path: str) -> RecordedHash:
         except ValueError as error:
             problems = [Problem("", str(error), "trace again")]
     raise InvalidInput(path, problems)
+
+
+def _is_traced(row: object) -> bool:
+    """Whether it is two addresses, two ports and the number of an uplink."""
+    if not isinstance(row, list) or len(row) != 5:
+        return False
+    numbers_at = (range(1, 65536), range(1, 65536), range(1 << 31))
+    return all(isinstance(address, str) for address in row[:2]) and all(
+        type(number) is int and number in allowed
+        for number, allowed in zip(row[2:], numbers_at, strict=True)
+    )
 
 
 def _summary(plan: PortPlan, flows: int, made_up: bool) -> Group:

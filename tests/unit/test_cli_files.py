@@ -233,6 +233,18 @@ def test_ports_use_the_addresses_and_paths_that_are_given(
     assert all(c["src_port"] % 2 == c["uplink"] for c in data["connections"])
 
 
+@pytest.mark.parametrize("wrong", ["1e400", "true", "70000", "4.5", '"4791"', "null"])
+def test_a_traced_port_that_is_none_is_shown_with_its_row(
+    here: Path, wrong: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    placed()
+    (here / "t.json").write_text(f'[["10.0.0.1", "10.0.0.2", 50000, {wrong}, 1]]')
+    capsys.readouterr()
+    arguments = ["ports", *FILES, "--placement", "placement.json", "--uplinks", "2"]
+    assert run([*arguments, "--trace", "t.json"]) == 2
+    assert "[0]: found ['10.0.0.1', '10.0.0.2', 50000," in capsys.readouterr().err
+
+
 def test_explain_says_where_the_traffic_of_a_placement_comes_from(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -109,6 +109,32 @@ def test_a_rank_on_an_unknown_node_is_named() -> None:
         network_flows(pcg(2), clos(2, 1), [("n0000", 0), ("n9", 0)])
 
 
+@pytest.mark.parametrize(
+    ("devices", "said"),
+    [
+        ([("n0000", 0)], "1 devices for 2 ranks; give one device a rank"),
+        ([("n0000", 0), ("n0001", 8)], r"devices\[1\]: device index 8 out of range"),
+        ([("n0000", 0), ("n0000", 0)], r"devices\[1\]: device 0 of n0000 already has rank 0"),
+    ],
+)
+def test_devices_that_are_not_one_a_rank_are_named(
+    devices: list[tuple[str, int]], said: str
+) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        network_flows(pcg(2, ("pp", "send_recv", [0, 1], 1.0)), clos(2, 1), devices)
+
+
+def test_what_is_no_address_or_that_of_two_nodes_is_named() -> None:
+    job, devices = pcg(2, ("pp", "send_recv", [0, 1], 1.0)), [("n0000", 0), ("n0001", 0)]
+    wrong = {("n0000", 0): "10.0.0.300", ("n0001", 0): "fe80::1", ("n0002", 0): "FE80:0::1"}
+    with pytest.raises(InvalidInput) as told:
+        network_flows(job, clos(3, 1), devices, addresses=wrong)
+    assert "addresses['n0000', 0]: found '10.0.0.300'; give an IPv4" in str(told.value)
+    assert "FE80:0::1 is also the address of n0001, rail 0" in str(told.value)
+    bonded = {("n0000", 0): "10.0.0.1", ("n0000", 1): "10.0.0.1", ("n0001", 0): "10.0.0.2"}
+    assert len(network_flows(job, clos(2, 1), devices, addresses=bonded)) == 1
+
+
 def test_flows_below_one_switch_need_no_port() -> None:
     below = Flow("f", "10.0.0.1", "10.0.0.2", "t0", "t0", 1.0)
     plan = plan_ports([below], 4, Crc32Hash(4))
