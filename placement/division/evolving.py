@@ -29,8 +29,9 @@ _ALIKE = 6
 """Divisions of equal cost that are kept."""
 _MOST_FLAT_UNITS = 2000
 """Units up to which starts are refined as they are."""
-_IN_PIECES = 0.5
-"""Part of the combinations in whose place a division is walked on in pieces, if it has any."""
+IN_PIECES = (0.5, 0.25)
+"""Parts of the combinations in whose place a division is walked on in pieces, if it has any, of
+searches side by side: what suits one job best does not suit another."""
 _SHUFFLED = (0.3, 0.5, 1.0)
 """Parts of the units that change places at random where divisions cannot be combined."""
 _AGAIN = 0.5
@@ -63,8 +64,10 @@ class Met:
 class Evolving:
     """Pools of divisions of one problem, and the work done on them."""
 
-    def __init__(self, local: Local, starts: list[Ints], seed: int) -> None:
-        self._local, self._seed = local, seed
+    def __init__(
+        self, local: Local, starts: list[Ints], seed: int, in_pieces: float = IN_PIECES[0]
+    ) -> None:
+        self._local, self._seed, self._in_pieces_share = local, seed, in_pieces
         self._chance = np.random.default_rng(seed)
         self._state = seeded(seed)
         self._runs = 0
@@ -161,7 +164,7 @@ class Evolving:
         stale, most = 0, min(_STALE, _STALE_AT_LEAST + len(self._local.size) // 2)
         while pool and stale < most and not self._over(work):
             before = pool[0].cost
-            some = self._net is not None and self._chance.random() < _IN_PIECES
+            some = self._net is not None and self._chance.random() < self._in_pieces_share
             if not (some and self._in_pieces(pool, pool[self._drawn(len(pool))].where)):
                 if not self._coarsens or len(pool) < 2:
                     self._shuffled(pool)

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from ..jobs.index import Ints
-from .evolving import Evolving
+from .evolving import IN_PIECES, Evolving
 from .local import Local
 from .polish import MOVES_PER_WORK, polished
 from .refine import refined
@@ -56,7 +56,10 @@ def best_partitions(
     linked = local.pairs_as_links(_LINKED_MEMBERS, _MOST_LINKS)
     light = linked.heaviest_links(_HEAVIEST_LINKS)
     threads = threads if work > _LEAST_FOR_THREADS else 1
-    every = [Evolving(light, starts, seed * threads + t) for t in range(threads)]
+    every = [
+        Evolving(light, starts, seed * threads + t, IN_PIECES[t % len(IN_PIECES)])
+        for t in range(threads)
+    ]
     first = every[0]
     if len(local.room) < 2 or len(local.size) < 2:
         return [min([first.best.where, *starts], key=local.bytes_of)], first.done
