@@ -13,9 +13,9 @@ from .cluster import NODE_TIER, Cluster, Node, NodeState
 from .errors import InvalidInput, Problem
 from .explained import Explained
 from .pcg import PCG
-from .quantities import Index, Name
+from .quantities import MOST_RANKS, Index, Name
 
-Count = Annotated[int, Field(ge=1, strict=True)]
+Count = Annotated[int, Field(ge=1, le=MOST_RANKS, strict=True)]
 Device = tuple[str, int]
 
 
@@ -83,7 +83,7 @@ class Constraints(Explained):
     pinned: tuple[Pin, ...] = ()
     excluded_nodes: tuple[Name, ...] = ()
     whole_nodes: bool = False
-    spares: Annotated[int, Field(ge=0, strict=True)] = 0
+    spares: Annotated[int, Field(ge=0, le=MOST_RANKS, strict=True)] = 0
     same_kind: SameKind | None = None
     split_tensor_groups: bool = False
 

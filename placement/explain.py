@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from .cluster import NODE_TIER, Cluster
 from .constraining.constrained import Under, tiers_of
-from .constraints import Constraints, Device, free_nodes
-from .errors import Infeasible
+from .constraints import Constraints, Device, SameKind, free_nodes
+from .errors import Infeasible, InvalidInput, Problem
 from .evaluate import evaluate
+from .jobs.kinds import on_same_kind
 from .jobs.parts import rank_parts
 from .pcg import PCG, Op
 from .placement import Placement
@@ -20,6 +21,7 @@ from .placement import Placement
 _MOST_RELAXED, _MOST_PINS = 40, 8
 _EACH_WEAKER = ("at_most", "excluded_nodes", "spares")
 """Constraints whose weaker versions each allow all that the one before allows."""
+_IN_THE_WAY = tuple(name for name in Constraints.model_fields if name != "split_tensor_groups")
 _NUMBER = re.compile(r"\d+")
 
 
@@ -46,14 +48,13 @@ def explain_infeasible(pcg: PCG, cluster: Cluster, constraints: Constraints) -> 
 
     A constraint is named when giving it up is enough; when that is true of none, those are that
     cannot be met even without the others. For jobs too large for the exact model, "cannot" means
-    that packing in the ways tried finds no placement. Of same_kind place() itself tells.
+    that packing in the ways tried finds no placement.
     Raises InvalidInput for names that do not exist.
     """
     constraints.check_names(pcg, cluster)
-    constraints = constraints.on_devices
     if _possible(pcg, cluster, constraints):
         return None
-    given = [name for name in Constraints.model_fields if getattr(constraints, name)]
+    given = [name for name in _IN_THE_WAY if getattr(constraints, name)]
     alone = [n for n in given if _possible(pcg, cluster, without(constraints, n))]
     named = (
         alone or [n for n in given if not _possible(pcg, cluster, only(constraints, n))] or given
@@ -96,6 +97,9 @@ def only(constraints: Constraints, name: str) -> Constraints:
 
 
 def _possible(pcg: PCG, cluster: Cluster, constraints: Constraints) -> bool:
+    if constraints.same_kind:
+        jobs = on_same_kind(constraints.same_kind, pcg, cluster).jobs
+        return any(_possible(job, cluster, constraints.on_devices) for job in jobs)
     usable = constraints.usable(cluster)
 
     def none(*_: object) -> Placement:
@@ -134,7 +138,8 @@ def _weaker(
         for tier in tiers[tiers.index(constraints.segments.tier) + 1 : -1]:
             wide = constraints.segments.model_copy(update={"tier": tier})
             yield f"segments of {ranks} ranks, each in one {tier}", with_(segments=wide)
-        for fewer in sorted((m for m in range(2, ranks) if ranks % m == 0), reverse=True):
+        shorter = range(2, min(ranks, pcg.world_size))
+        for fewer in sorted((m for m in shorter if ranks % m == 0), reverse=True):
             short = constraints.segments.model_copy(update={"ranks": fewer})
             yield f"segments of {fewer} ranks, each in one {short.tier}", with_(segments=short)
     elif name == "pinned":
@@ -147,8 +152,11 @@ def _weaker(
             back = ", ".join(constraints.excluded_nodes[:count])
             yield f"{back} not excluded", with_(excluded_nodes=kept)
     elif name == "spares":
-        for spares in range(constraints.spares - 1, 0, -1):
+        whole = len(free_nodes(constraints, cluster, set()))
+        for spares in range(min(constraints.spares - 1, whole), 0, -1):
             yield counted(spares, "spare"), with_(spares=spares)
+    elif name == "same_kind" and constraints.same_kind and constraints.same_kind.per == "job":
+        yield "each group on one kind", with_(same_kind=SameKind(per="group"))
     yield f"no constraint {name}", without(constraints, name)
 
 
@@ -156,7 +164,8 @@ class _Numbers:
     """Sentences about constraints with the numbers that matter to them."""
 
     def __init__(self, pcg: PCG, cluster: Cluster, constraints: Constraints) -> None:
-        self._ranks, self._cluster, self._want = pcg.world_size, cluster, constraints
+        self._pcg, self._ranks = pcg, pcg.world_size
+        self._cluster, self._want = cluster, constraints
         self._usable = constraints.usable(cluster)
 
     def _by_domain(self, tier: str) -> dict[str, list[int]]:
@@ -266,6 +275,10 @@ class _Numbers:
             f"{self._ranks} ranks need their devices from {devices} free ones"
         )
 
+    def _same_kind(self) -> str:
+        assert self._want.same_kind
+        return on_same_kind(self._want.same_kind, self._pcg, self._usable).counts
+
 
 def _some(numbers: list[int]) -> str:
     shown = ", ".join(map(str, numbers[:6]))
@@ -309,7 +322,8 @@ def explain_traffic(
     at = tier if tier is not None else cluster.spine
     tiers = cluster.tier_names
     if at not in tiers:
-        raise KeyError(f"no tier {at!r}; the tiers are {', '.join(tiers)}")
+        problem = Problem("tier", f"no tier {at!r}", f"the tiers are {', '.join(tiers)}")
+        raise InvalidInput("explain_traffic", [problem])
     below = tiers[tiers.index(at) - 1] if at != NODE_TIER else None
     part_of = rank_parts(pcg)
     domain = {

@@ -76,7 +76,10 @@ def place(
         return with_whole_groups(found, job, cluster, limit_s, seed, rest, _under)
 
     if wish.same_kind is not None:
-        return place_on_same_kind(wish.same_kind, pcg, cluster, time_limit_s, solve)
+        on_kinds = place_on_same_kind(wish.same_kind, pcg, cluster, time_limit_s, solve)
+        if on_kinds is None:
+            raise _refused(pcg, cluster, wish)
+        return on_kinds
     found = solve(pcg, time_limit_s)
     if objective == "bytes":
         return found
@@ -113,10 +116,14 @@ def _under(
         return _place(pcg, cluster, time_limit_s, seed, whole)
     found = place_under(constraints, pcg, cluster, time_limit_s, seed, _place)
     if found is None:
-        obstacle = explain_infeasible(pcg, cluster, constraints)
-        why = obstacle or "no placement found that satisfies the constraints"
-        raise Infeasible(f"no placement on cluster {cluster.name!r}: {why}")
+        raise _refused(pcg, cluster, constraints)
     return found
+
+
+def _refused(pcg: PCG, cluster: Cluster, constraints: Constraints) -> Infeasible:
+    obstacle = explain_infeasible(pcg, cluster, constraints)
+    why = obstacle or "no placement found that satisfies the constraints"
+    return Infeasible(f"no placement on cluster {cluster.name!r}: {why}")
 
 
 def _place(

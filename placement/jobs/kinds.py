@@ -11,6 +11,7 @@ from ..bounds.group_bound import group_bound
 from ..cluster import Cluster
 from ..constraints import SameKind
 from ..errors import Infeasible
+from ..feasibility import check_feasible
 from ..pcg import PCG, Op, Requirement
 from ..placement import Placement
 from .index import Demand, Fabric
@@ -28,15 +29,21 @@ class _Part:
     kinds: tuple[str, ...]
 
 
-def place_on_same_kind(
-    wish: SameKind, pcg: PCG, cluster: Cluster, time_limit_s: float, solve: Solver
-) -> Placement:
-    """The best placement found with every part on one kind.
+@dataclass(frozen=True)
+class OnSameKind:
+    """A job with the kinds of its parts as requirements, in each way that the free devices allow.
 
-    solve: places a job within a time limit. Each assignment of parts to kinds that the free devices
-    allow is placed with the kinds as requirements, as far as they are few; else those that fill one
-    kind after the other. Raises Infeasible where no assignment fits.
+    complete: whether these are all ways. counts: how large the parts are and what is free, in
+    words.
     """
+
+    jobs: list[PCG]
+    complete: bool
+    counts: str
+
+
+def on_same_kind(wish: SameKind, pcg: PCG, cluster: Cluster) -> OnSameKind:
+    """Every assignment of parts to kinds where these are few, else those that fill kind by kind."""
     room = Counter[str]()
     for node in cluster.nodes:
         room[node.accelerator] += len(node.usable_devices)
@@ -46,20 +53,33 @@ def place_on_same_kind(
         every = min(every * len(part.kinds), _MOST_ASSIGNMENTS + 1)
     complete = every <= _MOST_ASSIGNMENTS
     options = _all_ways(parts, room) if complete else _one_kind_after_the_other(parts, room)
-    chosen = list(dict.fromkeys(options))
-    what = "the whole job" if wish.per == "job" else "each group"
+    jobs = [_required(pcg, parts, kinds) for kinds in dict.fromkeys(options)]
+    largest = max(len(part.ranks) for part in parts)
+    held = f"{largest} ranks" if wish.per == "job" else f"groups of up to {largest} ranks"
     free = ", ".join(f"{count} {kind}" for kind, count in sorted(room.items()))
-    if not chosen:
-        largest = max(len(part.ranks) for part in parts)
-        found = f"{len(parts)} parts of up to {largest} ranks and {free} devices are free"
-        raise Infeasible(
-            f"no placement on cluster {cluster.name!r}: same_kind: {what} on one kind: {found}"
-        )
+    what = "the whole job" if wish.per == "job" else "each group"
+    counts = f"same_kind: {what} on one kind: {held}, and {free} devices are free"
+    return OnSameKind(jobs, complete, counts)
+
+
+def place_on_same_kind(
+    wish: SameKind, pcg: PCG, cluster: Cluster, time_limit_s: float, solve: Solver
+) -> Placement | None:
+    """The best placement found with every part on one kind; None when no kinds have the room.
+
+    solve: places a job within a time limit. Raises Infeasible when the job does not even fit on any
+    kinds, and where `solve` refuses it on all that have the room.
+    """
+    fabric = Fabric.of(cluster)
+    check_feasible(pcg, fabric)
+    choice = on_same_kind(wish, pcg, cluster)
+    if not choice.jobs:
+        return None
     best: Placement | None = None
     least, refused = float("inf"), ""
-    for kinds in chosen:
+    for job in choice.jobs:
         try:
-            found_here = solve(_required(pcg, parts, kinds), time_limit_s / len(chosen))
+            found_here = solve(job, time_limit_s / len(choice.jobs))
         except Infeasible as error:
             # A bound must hold for this assignment too, which only the constraints refuse.
             least, refused = 0.0, str(error)
@@ -69,8 +89,7 @@ def place_on_same_kind(
             best = found_here
     if best is None:
         raise Infeasible(refused)
-    if not complete:
-        fabric = Fabric.of(cluster)
+    if not choice.complete:
         least = min(least, group_bound(fabric, Demand.of(pcg, fabric.kinds)))
     spine = best.cross_spine_bytes
     return replace(best, lower_bound_bytes=min(least, spine), proved_optimal=spine <= least)

@@ -155,8 +155,10 @@ def _lost(
         elif isinstance(item, str):
             nodes.add(item)
         elif not 0 <= item[1] < count.get(name, 0) and (name, item[1]) not in held:
-            have = f"0 to {count[name] - 1}" if count.get(name) else "none"
-            problems.append(Problem("lost", f"device {item[1]} of {name!r}", f"it has {have}"))
+            have = f"it has {f'0 to {count[name] - 1}' if count.get(name) else 'none'}"
+            if name not in count:
+                have = "the cluster has no such node any more, and the job no such device"
+            problems.append(Problem("lost", f"device {item[1]} of {name!r}", have))
         else:
             single.add((item[0], item[1]))
     if problems:

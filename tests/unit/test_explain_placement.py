@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from railweave.placement import Cluster, Model, Parallelism, Workload, build_pcg, evaluate, place
-from railweave.placement.constraints import AtMost, Constraints, Pin, Segments, Together
+from railweave.placement import (
+    Cluster,
+    Infeasible,
+    InvalidInput,
+    Model,
+    Parallelism,
+    Workload,
+    build_pcg,
+    evaluate,
+    place,
+)
+from railweave.placement.constraints import (
+    AtMost,
+    Balanced,
+    Constraints,
+    Pin,
+    SameKind,
+    Segments,
+    Together,
+)
+from railweave.placement.constraints_file import parse_constraints
 from railweave.placement.explain import explain_infeasible, explain_traffic
+from railweave.placement.group import Kind
 
 TIERS = [{"name": t, "bandwidth": 1e9, "latency": 1e-6} for t in ("rack", "spine")]
 MODEL = Model.transformer(hidden=64, layers=4, heads=4, kv_heads=4, ffn=256, vocab=512, sequence=32)
@@ -72,7 +94,7 @@ def test_a_placement_without_spine_traffic_has_no_sources() -> None:
 
 
 def test_an_unknown_tier_is_told() -> None:
-    with pytest.raises(KeyError, match="the tiers are node, rack, spine"):
+    with pytest.raises(InvalidInput, match="no tier 'pod'; the tiers are node, rack, spine"):
         explain_traffic(PCG, WHERE, IN_ORDER, "pod")
 
 
@@ -114,3 +136,79 @@ def test_constraints_that_only_fail_together_are_all_named() -> None:
     assert [sentence.split(":")[0] for sentence in found.unmet] == ["together", "pinned"]
     offered = [say for say, _ in found.relaxations]
     assert offered == ["no constraint together", "rank 0 not pinned to r0n0"]
+
+
+def two_kinds(of_first: int, of_second: int) -> Cluster:
+    """Nodes of 2 devices, one rack, of kind A and then of kind B."""
+    alike = cluster(1, of_first + of_second)
+    nodes = tuple(
+        node.model_copy(update={"accelerator": "A" if i < of_first else "B"})
+        for i, node in enumerate(alike.nodes)
+    )
+    return alike.with_nodes(nodes)
+
+
+def test_kinds_without_room_are_told_with_what_is_free_and_what_can_be_had() -> None:
+    want, where = Constraints(same_kind=SameKind(per="job")), two_kinds(6, 4)
+    found = explain_infeasible(PCG, where, want)
+    assert found is not None
+    assert found.unmet == [
+        "same_kind: the whole job on one kind: 16 ranks, and 12 A, 8 B devices are free"
+    ]
+    # Without the embedding's gradients no collective joins the two stages, of 8 ranks each.
+    groups = tuple(group for group in PCG.groups if group.kind is not Kind.EMBEDDING)
+    stages = PCG.model_copy(update={"groups": groups})
+    found = explain_infeasible(stages, where, want)
+    assert found is not None
+    [(say, weaker)] = found.relaxations
+    assert say == "each group on one kind" and weaker.same_kind == SameKind(per="group")
+    assert place(stages, where, 0.1, constraints=weaker)
+    with pytest.raises(Infeasible, match=r"12 A, 8 B devices are free.*each group on one kind"):
+        place(stages, where, 0.1, constraints=want)
+    assert explain_infeasible(PCG, two_kinds(8, 4), want) is None
+
+
+def test_what_can_be_had_instead_keeps_the_kinds_and_the_rules_asked_for() -> None:
+    asked = {"same_kind": SameKind(per="job"), "split_tensor_groups": True}
+    want, where = Constraints(spares=3, **asked), two_kinds(9, 1)
+    found = explain_infeasible(PCG, where, want)
+    assert found is not None and found.relaxations
+    for say, weaker in found.relaxations:
+        assert weaker == want.model_copy(update={"spares": 2}), say
+        assert place(PCG, where, 0.1, constraints=weaker).spares
+
+
+def test_a_job_too_large_on_any_kinds_is_told_before_its_kinds_are_sought() -> None:
+    huge = PCG.model_copy(update={"world_size": 100_000_000})
+    want = Constraints(same_kind=SameKind(per="job"))
+    with pytest.raises(Infeasible, match="100000000 ranks need as many devices and 16 are free"):
+        place(huge, WHERE, constraints=want)
+
+
+@pytest.mark.parametrize(
+    "want",
+    [
+        Constraints(spares=100_000_000),
+        Constraints(segments=Segments(ranks=100_000_000)),
+        Constraints(balanced=Balanced(tier="rack", domains=100_000_000)),
+    ],
+)
+def test_numbers_far_too_large_are_answered_with_what_can_be_had(want: Constraints) -> None:
+    found = explain_infeasible(PCG, cluster(4, 3), want)
+    assert found is not None
+    for _, weaker in found.relaxations:
+        assert explain_infeasible(PCG, cluster(4, 3), weaker) is None
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"spares": 10**30},
+        {"at_most": {"nodes": 10**30, "tier": "rack"}},
+        {"balanced": {"tier": "rack", "domains": 10**30}},
+        {"segments": {"ranks": 10**30}},
+    ],
+)
+def test_numbers_that_no_job_can_need_are_refused(asked: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match="100000000"):
+        parse_constraints({"format": "railweave.constraints/1", **asked})

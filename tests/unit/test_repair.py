@@ -239,6 +239,15 @@ def test_a_loss_that_names_no_device_is_refused(lost: Any, told: str) -> None:
         repair(before, pcg, cluster, lost=[lost])
 
 
+def test_a_device_the_job_never_had_on_a_node_that_is_gone_is_refused() -> None:
+    data, pcg = fabric(), rings(2)
+    before = placed(pcg, Cluster.parse(data), "p0r0n0", "p0r0n1")
+    del data["nodes"][1]
+    said = "device 4 of 'p0r0n1'; the cluster has no such node any more, and the job no such device"
+    with pytest.raises(InvalidInput, match=said):
+        repair(before, pcg, Cluster.parse(data), lost=[("p0r0n1", 4)])
+
+
 def test_a_device_that_its_node_does_not_have_any_more_may_be_named_as_lost() -> None:
     data, pcg = fabric(), rings(2)
     before = placed(pcg, Cluster.parse(data), "p0r0n0", "p0r0n1")
