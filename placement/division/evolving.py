@@ -39,8 +39,11 @@ _AGAIN = 0.5
 """
 _TRIES_PER_GAIN = 4
 """Walks in pieces for each that gained something, and before the first, after which they end."""
-_WALK_SHARE = 0.1
-"""Part of the work that is left for a walk at the end."""
+_WALK_SHARE, _TANGLED_WALK_SHARE = 0.1, 0.3
+"""Part of the work that is left for a walk at the end, and where nets lie across each other, which
+coarser problems and pieces do not show."""
+_TANGLED = 2.0
+"""Nets of a unit, in the mean, from which they do."""
 
 
 @dataclass
@@ -72,6 +75,8 @@ class Evolving:
         self._state = seeded(seed)
         self._runs = 0
         self._net = heaviest_nets(local)
+        tangled = len(local.net_member) >= _TANGLED * len(local.size)
+        self._walk_share = _TANGLED_WALK_SHARE if tangled else _WALK_SHARE
         self._coarsens = len(local.size) > enough_units(local)
         self._tries, self._gains = 0, 0
         self.done = local.entries / ENTRIES_PER_WORK
@@ -134,7 +139,7 @@ class Evolving:
         self.exhausted = False
 
     def _over(self, work: float) -> bool:
-        return self.done + self._dearest > (1 - _WALK_SHARE) * work
+        return self.done + self._dearest > (1 - self._walk_share) * work
 
     def _fresh(self, pool: list[Divided]) -> None:
         some = _narrowed(self._local, self._runs, self._chance)
