@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise, permutations
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..bounds.class_cost import Family
-from ..bounds.part_cost import set_splits
+from ..bounds.class_cost import Family, class_cost
+from ..bounds.part_cost import divisions_of, set_splits
 from ..jobs.index import Floats, Ints
 from ..jobs.units import UnitGraph
 from ..loops.budget import Budget, Status, new_model
@@ -21,8 +22,11 @@ if TYPE_CHECKING:
 _MOST_VARIABLES = 12_000
 _MOST_SPLIT = 14
 """Units of a set up to which every way to divide it is told apart."""
-_LARGEST = 1e11
-"""Largest whole number that stands for the bytes that are known."""
+_LARGEST = 1e9
+"""Largest whole number that stands for the bytes that are known; of larger ones CP-SAT has been met
+to call a model infeasible that has solutions."""
+_EXACT = 1e-6
+"""Difference up to which a price, in bytes or in units, is a whole number."""
 _BUILDING_WORK = 2e-5
 """Work a variable of building the model."""
 
@@ -35,15 +39,19 @@ def held_bound(graph: UnitGraph, rooms: Ints, known: float, work: float) -> tupl
     these are the same units for all families is told only by what one says of how far another
     reaches. 0 where the model would be too large.
     """
-    families = families_of_class(graph, np.zeros(graph.units, dtype=np.int64))
+    paying = families_of_class(graph, np.zeros(graph.units, dtype=np.int64))
+    families = [*paying, *_joined_sets(graph.units, paying)]
     if sum(family.size for family in families) * len(rooms) > _MOST_VARIABLES:
         return 0.0, 0.0
-    model = _Model(np.sort(rooms)[::-1], new_model())
+    unit = _unit([family.paid for family in paying], known)
+    model = _Model(np.sort(rooms)[::-1], unit, new_model())
     model.fill(graph.units)
     for family in families:
         model.add_family(family)
     for one, other in permutations(range(len(families)), 2):
         model.relate(one, other)
+    for around in range(len(families)):
+        model.pay_together(around)
     value, spent = model.solved(known, work)
     return min(known, value), spent
 
@@ -51,14 +59,15 @@ def held_bound(graph: UnitGraph, rooms: Ints, known: float, work: float) -> tupl
 @dataclass
 class _Model:
     """held: by domain, units. reach: by family and domain, how many sets have one unit there or
-    more, two or more, and so on. paid: bytes for each of a variable."""
+    more, two or more, and so on. paid: units of bytes for each of a variable."""
 
     rooms: Ints
+    unit: float
     model: cp_model.CpModel
     held: list[cp_model.IntVar] = field(default_factory=list)
     families: list[Family] = field(default_factory=list)
     reach: list[list[list[cp_model.IntVar]]] = field(default_factory=list)
-    paid: list[tuple[float, cp_model.IntVar]] = field(default_factory=list)
+    paid: list[tuple[int, cp_model.IntVar]] = field(default_factory=list)
 
     def fill(self, units: int) -> None:
         """So many units in all; domains with equal room are alike."""
@@ -79,11 +88,14 @@ class _Model:
                 self._nest(inside, around, first.size, second.size)
             elif ((met > 0).sum(axis=0) > 1).any():
                 self._cross(inside, around, int(met.max()), len(met))
+                if _in_blocks(met):
+                    self._touch(inside, around, met, (first.size, second.size))
 
     def add_family(self, family: Family) -> None:
         """How far the sets of a family reach into each domain, and what they pay there."""
         sets, size = int(family.set_of.max()) + 1, family.size
-        step = np.diff(family.paid).tolist()
+        # Rounded down, so that no choice is taken for dearer than it is.
+        step = np.diff(self._whole(family.paid, np.floor)).tolist()
         reach = []
         for room, units in zip(self.rooms.tolist(), self.held, strict=True):
             some = [
@@ -104,6 +116,35 @@ class _Model:
                     self.model.add(some[a - 1] + sum(beside) <= sets)
         self.families.append(family)
         self.reach.append(reach)
+
+    def pay_together(self, around: int) -> None:
+        """What the families inside the sets of one pay to each of these sets together."""
+        outer = self.families[around]
+        inside = [
+            k
+            for k, family in enumerate(self.families)
+            if family is not outer and family.paid.any() and _lies_in(family, outer)
+        ]
+        if len(inside) < 2:
+            return
+        least = self._whole(_least_inside(outer, [self.families[k] for k in inside]), np.floor)
+        for d, some in enumerate(self.reach[around]):
+            paid = sum(
+                step * one
+                for k in inside
+                for step, one in zip(
+                    np.diff(self._whole(self.families[k].paid, np.ceil)).tolist(),
+                    self.reach[k][d],
+                    strict=False,
+                )
+            )
+            needed = zip(np.diff(least).tolist(), some, strict=False)
+            self.model.add(paid >= sum(step * one for step, one in needed))
+
+    def _whole(self, paid: Floats, to: Callable[[Floats], Floats]) -> Ints:
+        steps = paid / self.unit
+        near = np.rint(steps)
+        return np.where(np.abs(steps - near) <= _EXACT, near, to(steps)).astype(np.int64)
 
     def _divide(self, sets: int, size: int, reach: list[list[cp_model.IntVar]]) -> None:
         """The parts of all domains make whole sets."""
@@ -147,11 +188,37 @@ class _Model:
             self.model.add(one[a - 1] <= sets * any_has)
             self.model.add(sum(other[:met]) >= a).only_enforce_if(any_has)
 
+    def _touch(
+        self,
+        one: list[cp_model.IntVar],
+        other: list[cp_model.IntVar],
+        met: Ints,
+        size: tuple[int, int],
+    ) -> None:
+        """In one domain: sets of one family with many units there touch many sets of another.
+
+        Of `beside` sets that meet the same others, the fullest touches as many as its units need.
+        What the domain does not hold touches those that it has not whole.
+        """
+        if not one:
+            return
+        sets, others = met.shape
+        beside, each = int((met > 0).sum(axis=0).max()), int(met.max())
+        self.model.add(other[0] >= sum(self._parts(some, beside, sets) for some in one[::each]))
+        if (len(one), len(other)) == size:
+            missing = [self._parts(sets - some, beside, sets) for some in one[::-each]]
+            self.model.add(others - other[-1] >= sum(missing))
+
+    def _parts(self, some: cp_model.LinearExprT, size: int, most: int) -> cp_model.IntVar:
+        """How many parts of at most `size` make so many, at least."""
+        parts = self.model.new_int_var(0, -(-most // size), "")
+        self.model.add(size * parts >= some)
+        return parts
+
     def solved(self, target: float, work: float) -> tuple[float, float]:
         """What is paid at least, `target` where it is no less, and the work done."""
-        steps, unit = _whole(np.array([each for each, _ in self.paid]), target)
-        most = int(np.ceil(target / unit - 1e-6)) - 1
-        paid = sum(k * one for k, (_, one) in zip(steps.tolist(), self.paid, strict=True) if k)
+        most = int(np.ceil(target / self.unit - 1e-6)) - 1
+        paid = sum(step * one for step, one in self.paid if step)
         self.model.add(paid <= most)
         self.model.minimize(paid)
         budget = Budget(work)
@@ -160,14 +227,52 @@ class _Model:
         spent = work - budget.left
         if status is Status.INFEASIBLE:
             return target, spent
-        return solver.best_objective_bound * unit, spent
+        return solver.best_objective_bound * self.unit, spent
 
 
-def _whole(price: Floats, target: float) -> tuple[Ints, float]:
-    """Prices as whole numbers of a unit, none above its price; the unit, in bytes."""
-    near = np.rint(price).astype(np.int64)
+def _in_blocks(met: Ints) -> bool:
+    """Whether sets that meet one set of another family meet all the same, in equally many units."""
+    holds = met > 0
+    even = bool((met[holds] == met.max()).all())
+    return even and bool((np.unique(holds, axis=0).sum(axis=0) == 1).all())
+
+
+def _joined_sets(units: int, families: list[Family]) -> list[Family]:
+    """Divisions whose sets families join to, as families to which nothing is paid."""
+    known = [family.set_of for family in families]
+    found = []
+    for way in divisions_of(units, families):
+        size = int((way == 0).sum())
+        if 1 < size < units and not any((way == one).all() for one in known):
+            found.append(Family(way, np.zeros(size + 1)))
+    return found
+
+
+def _lies_in(inner: Family, outer: Family) -> bool:
+    """Whether every set of one family lies in one of the other, and is not all of it."""
+    pairs = np.unique(np.stack([inner.set_of, outer.set_of]), axis=1)
+    return inner.size < outer.size and pairs.shape[1] == int(inner.set_of.max()) + 1
+
+
+def _least_inside(outer: Family, inside: list[Family]) -> Floats:
+    """`[a]`: what a units of one set of a family pay to families inside of it at least."""
+    least: dict[bytes, Floats] = {}
+    for number in range(int(outer.set_of.max()) + 1):
+        here = outer.set_of == number
+        sets = [np.unique(family.set_of[here], return_inverse=True)[1] for family in inside]
+        key = np.concatenate(sets).tobytes()
+        if key not in least:
+            own = [Family(of, family.paid) for of, family in zip(sets, inside, strict=True)]
+            least[key] = class_cost(outer.size, own)
+    found: Floats = np.min(list(least.values()), axis=0)
+    return found
+
+
+def _unit(paid: list[Floats], known: float) -> float:
+    """Bytes that stand for one in the model: of what is paid a common divisor, if it has one."""
+    every = np.concatenate(paid)
+    near = np.rint(every).astype(np.int64)
     unit = float(np.gcd.reduce(near)) or 1.0
-    if np.abs(price - near).max(initial=0.0) > 1e-6 or abs(target) / unit > _LARGEST:
-        unit = abs(target) / _LARGEST
-        return np.floor(price / unit).astype(np.int64), unit
-    return np.rint(price / unit).astype(np.int64), unit
+    if np.abs(every - near).max(initial=0.0) > _EXACT or known / unit > _LARGEST:
+        return known / _LARGEST
+    return unit

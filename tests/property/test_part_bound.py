@@ -166,6 +166,20 @@ def test_no_placement_costs_less_than_the_bound_of_how_much_sets_have_in_domains
     assert work <= 1.5
 
 
+@pytest.mark.parametrize(
+    ("seed", "shape", "rooms"),
+    [(100882, (2, 2, 2), [3, 3, 1, 4]), (100020, (1, 3, 3), [3, 7, 4])],
+)
+def test_prices_without_a_common_divisor_lead_to_no_false_proof(
+    seed: int, shape: tuple[int, ...], rooms: list[int]
+) -> None:
+    graph = grid(np.random.default_rng(seed), 1, shape)
+    graph = replace(graph, weight=graph.weight * 1e7 / 3, link_weight=graph.link_weight * 1e7 / 3)
+    least = float(every_placement(graph, np.array(rooms))[1].min())
+    for over in (1.0, 1.2, 1.5417, 3.0):
+        assert held_bound(graph, np.array(rooms), least * over, 1.0)[0] <= least * (1 + 1e-9)
+
+
 def test_of_two_families_that_cross_the_model_of_held_counts_proves_the_best() -> None:
     proved = 0
     for seed in range(12):
@@ -200,6 +214,12 @@ def test_rounding_a_bound_up_passes_over_no_cost_that_a_placement_can_have(
     above = costs[costs >= bound]
     rounded = next_cost(graph, bound, float(above[0]) * over)
     assert min(bound, float(above[0])) * (1 - 1e-8) <= rounded <= above[0] * (1 + 1e-8)
+
+
+def test_a_bound_stays_where_weights_differ_so_much_that_they_make_too_many_sums() -> None:
+    graph = grid(np.random.default_rng(1), 2, (2, 2))
+    uneven = replace(graph, weight=np.array([1e12 / 3, 1.5]), link_weight=np.ones(1))
+    assert next_cost(uneven, 1e12, 1.2e12) == 1e12
 
 
 @pytest.mark.parametrize(
