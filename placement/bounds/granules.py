@@ -26,9 +26,10 @@ def next_cost(graph: UnitGraph, bound: float, known: float) -> float:
     wanted = bound - 4 * _EVEN * known
     sums = np.zeros(1)
     for weight in weights[:-1]:
-        times = np.arange(int(known * (1 + _EVEN) / weight) + 1)
-        if len(sums) * len(times) > _MOST_SUMS:
+        most = known * (1 + _EVEN) / weight
+        if len(sums) * (most + 1) > _MOST_SUMS:
             return bound
+        times = np.arange(int(most) + 1)
         sums = (sums[:, None] + weight * times).ravel()
         sums = sums[sums <= known * (1 + _EVEN)]
     lightest = weights[-1]
