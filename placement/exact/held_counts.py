@@ -25,6 +25,8 @@ _MOST_SPLIT = 14
 _LARGEST = 1e9
 """Largest whole number that stands for the bytes that are known; of larger ones CP-SAT has been met
 to call a model infeasible that has solutions."""
+_MOST_WHOLE = 2.0**62
+"""Up to here prices fit whole numbers of 64 bits."""
 _EXACT = 1e-6
 """Difference up to which a price, in bytes or in units, is a whole number."""
 _BUILDING_WORK = 2e-5
@@ -40,6 +42,8 @@ def held_bound(graph: UnitGraph, rooms: Ints, known: float, work: float) -> tupl
     reaches. 0 where the model would be too large.
     """
     paying = families_of_class(graph, np.zeros(graph.units, dtype=np.int64))
+    if not paying:
+        return 0.0, 0.0
     families = [*paying, *_joined_sets(graph.units, paying)]
     if sum(family.size for family in families) * len(rooms) > _MOST_VARIABLES:
         return 0.0, 0.0
@@ -142,7 +146,8 @@ class _Model:
             self.model.add(paid >= sum(step * one for step, one in needed))
 
     def _whole(self, paid: Floats, to: Callable[[Floats], Floats]) -> Ints:
-        steps = paid / self.unit
+        # What is dearer than all that is known is not taken, however much dearer it is.
+        steps = np.minimum(paid / self.unit, 2 * _LARGEST)
         near = np.rint(steps)
         return np.where(np.abs(steps - near) <= _EXACT, near, to(steps)).astype(np.int64)
 
@@ -271,8 +276,11 @@ def _least_inside(outer: Family, inside: list[Family]) -> Floats:
 def _unit(paid: list[Floats], known: float) -> float:
     """Bytes that stand for one in the model: of what is paid a common divisor, if it has one."""
     every = np.concatenate(paid)
+    if every.max() > _MOST_WHOLE:
+        return known / _LARGEST
     near = np.rint(every).astype(np.int64)
-    unit = float(np.gcd.reduce(near)) or 1.0
-    if np.abs(every - near).max(initial=0.0) > _EXACT or known / unit > _LARGEST:
+    unit = float(np.gcd.reduce(near))
+    exact = unit > 0 and np.abs(every - near).max() <= _EXACT
+    if not exact or known / unit > _LARGEST:
         return known / _LARGEST
     return unit

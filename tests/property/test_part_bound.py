@@ -180,6 +180,30 @@ def test_prices_without_a_common_divisor_lead_to_no_false_proof(
         assert held_bound(graph, np.array(rooms), least * over, 1.0)[0] <= least * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("factor", [1e-18, 1e18, 1e27])
+def test_bytes_of_any_size_are_bounded_alike(factor: float) -> None:
+    rooms = np.array([5, 4, 2])
+    graph = grid(np.random.default_rng(3), 1, (3, 3))
+    least = float(every_placement(graph, rooms)[1].min())
+    scaled = replace(graph, weight=graph.weight * factor, link_weight=graph.link_weight * factor)
+    found = held_bound(scaled, rooms, 1.2 * least * factor, 1.0)[0] / factor
+    assert found == pytest.approx(held_bound(graph, rooms, 1.2 * least, 1.0)[0], rel=1e-6)
+
+
+def test_a_family_dearer_than_anything_known_is_kept_whole() -> None:
+    rooms = np.array([6, 3, 3])
+    graph = grid(np.random.default_rng(3), 1, (3, 3))
+    one = graph.weight == graph.weight.max()
+    uneven = replace(graph, weight=np.where(one, 1e30, graph.weight))
+    assert 0 <= held_bound(uneven, rooms, 50.0, 1.0)[0] <= 50.0
+
+
+def test_units_that_pay_nothing_are_bounded_by_nothing() -> None:
+    graph = grid(np.random.default_rng(3), 1, (3, 3))
+    free = replace(graph, weight=graph.weight * 0, link_weight=graph.link_weight * 0)
+    assert held_bound(free, np.array([5, 4, 2]), 1.0, 1.0)[0] == 0
+
+
 def test_of_two_families_that_cross_the_model_of_held_counts_proves_the_best() -> None:
     proved = 0
     for seed in range(12):
