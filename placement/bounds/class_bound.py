@@ -10,7 +10,7 @@ from ..division.arrange import divide
 from ..exact.exact_counts import MOST_UNITS, best_spread
 from ..exact.seated_classes import seated, seating_work
 from ..exact.unit_classes import class_order, counts_of_classes
-from ..jobs.index import Demand, Fabric, Ints
+from ..jobs.index import ANY_KIND, Demand, Fabric, Ints
 from ..jobs.slots_on import slots_on
 from ..jobs.units import UnitGraph, contract, gather_heaviest, mixed_kinds, unit_graph
 from ..loops.budget import Budget
@@ -98,6 +98,9 @@ def housed(fabric: Fabric, graph: UnitGraph, unit_of: Ints, domain: Ints, seed: 
     node = np.empty(graph.units, dtype=np.int64)
     for one in used.tolist():
         units = np.flatnonzero(domain == one)
+        kinds = graph.kind[units][graph.kind[units] != ANY_KIND]
+        if (np.bincount(kinds, minlength=len(fabric.kinds)) > room.kind_room[-1][one]).any():
+            return None
         moves = _INNER_MOVES * len(units)
         divide(graph, room, fabric.levels - 1, one, units, 1, moves, seed, node)
     return slots_on(fabric, unit_of, node)

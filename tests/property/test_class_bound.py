@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from railweave.placement import Cluster, Model, Parallelism, Workload, build_pcg, place
+from railweave.placement import PCG, Cluster, Model, Parallelism, Workload, build_pcg, place
+from railweave.placement.bounds.class_bound import housed
 from railweave.placement.bounds.class_cost import class_cost
 from railweave.placement.exact.exact_counts import best_spread
 from railweave.placement.exact.unit_classes import counts_of_classes, families_of_class
-from railweave.placement.jobs.index import ANY_KIND, PAIRS, RING, Demand, Floats, Ints
+from railweave.placement.jobs.index import ANY_KIND, PAIRS, RING, Demand, Fabric, Floats, Ints
 from railweave.placement.jobs.units import unit_graph
 from railweave.placement.spread.counts import Counts
 from unit_grids import every_placement, grid, paid_by
@@ -97,6 +98,25 @@ def pods_of_nodes(devices: int, counts: tuple[int, ...]) -> Cluster:
     return Cluster.parse(
         {"format": "railweave.cluster/1", "name": "odd", "tiers": tiers, "nodes": nodes}
     )
+
+
+def test_units_are_housed_only_where_their_kinds_of_device_are() -> None:
+    pods = pods_of_nodes(2, (2, 2))
+    kinds = ("A", "A", "B", "A")
+    nodes = [
+        node.model_copy(update={"accelerator": kind})
+        for node, kind in zip(pods.nodes, kinds, strict=True)
+    ]
+    mixed = pods.with_nodes(tuple(nodes))
+    needs = [{"ranks": [0, 1], "accelerator": "B"}]
+    data = {"format": "railweave.pcg/1", "world_size": 4, "groups": [], "requires": needs}
+    fabric = Fabric.of(mixed)
+    graph = unit_graph(Demand.of(PCG.parse(data), fabric.kinds))
+    alone = np.arange(4)
+    assert housed(fabric, graph, alone, np.array([0, 0, 1, 1]), 0) is None
+    slots = housed(fabric, graph, alone, np.array([1, 1, 0, 1]), 0)
+    assert slots is not None
+    assert [mixed.nodes[n].accelerator for n in fabric.slot_node[slots[:2]]] == ["B", "B"]
 
 
 def mixture(experts: int) -> Model:
