@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ..cluster import Cluster, Node
 from ..evaluate import Device, Evaluation, evaluate
 from ..jobs.parts import rank_parts
-from ..paths.flows import network_flows
+from ..paths.flows import default_address, network_flows
 from ..pcg import PCG, Op
 from .drawing_fabric import (
     BOLD,
@@ -85,14 +85,16 @@ def spine_crossings(pcg: PCG, cluster: Cluster, devices: Sequence[Device]) -> li
     Where different rails meet only at the spine, a domain may have traffic with itself there.
     """
     top = cluster.tiers[-2].name if len(cluster.tiers) > 1 else None
-    domain_of = {node.name: node.domains[top] if top else node.name for node in cluster.nodes}
-    node_at = {
-        (node.name, rail): node.name for node in cluster.nodes for rail in range(cluster.rails)
+    address = default_address(cluster)
+    domain_at = {
+        address((node.name, rail)): node.domains[top] if top else node.name
+        for node in cluster.nodes
+        for rail in range(cluster.rails)
     }
     totals: defaultdict[tuple[str, str], float] = defaultdict(float)
-    for flow in network_flows(pcg, cluster, devices, addresses=node_at):
+    for flow in network_flows(pcg, cluster, devices):
         if flow.tier == cluster.spine:
-            one, other = sorted((domain_of[flow.source], domain_of[flow.destination]))
+            one, other = sorted((domain_at[flow.source], domain_at[flow.destination]))
             totals[one, other] += flow.bytes
     found = [Crossing(one, other, size) for (one, other), size in totals.items()]
     return sorted(found, key=lambda crossing: (-crossing.bytes, crossing.one, crossing.other))
