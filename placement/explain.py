@@ -271,7 +271,7 @@ class _Numbers:
         whole = len(free_nodes(self._want, self._usable, set()))
         devices = sum(len(node.usable_devices) for node in self._usable.nodes)
         return (
-            f"spares: {self._want.spares} nodes are to be kept of {whole} wholly free ones, and "
+            f"spares: {self._want.spares} to be kept of {whole} wholly free nodes, and "
             f"{self._ranks} ranks need their devices from {devices} free ones"
         )
 

@@ -63,7 +63,7 @@ def place(
     tensor-parallel group; takes up to twice as long, as the placement by bytes comes first. Of
     constraints it knows only `split_tensor_groups`.
     """
-    check_search("place", time_limit_s, seed)
+    check_search("place", time_limit_s, seed, constraints)
     wish = constraints or Constraints()
     _check_objective(objective, wish)
     rest = wish.on_devices

@@ -67,7 +67,7 @@ def repair(
     Raises Infeasible, with how many devices of which kind are short or the constraint in the way,
     and InvalidInput.
     """
-    check_search("repair", time_limit_s, seed)
+    check_search("repair", time_limit_s, seed, constraints)
     if max_moves < 0:
         raise InvalidInput("repair", [Problem("max_moves", f"found {max_moves}", "give 0 or more")])
     wish = constraints or Constraints()

@@ -38,6 +38,9 @@ class Loss:
         cls, devices: list[Device], pcg: PCG, cluster: Cluster, lost: Iterable[str | Device]
     ) -> Loss:
         """Work out what is left. Raises InvalidInput for what does not fit together."""
+        if isinstance(lost, str):
+            problem = Problem("lost", f"found the text {lost!r}", f"give a list: [{lost!r}]")
+            raise InvalidInput("repair", [problem])
         gone = tuple(lost)
         gone_nodes, gone_devices = _lost(devices, pcg, cluster, gone)
         count = {node.name: node.devices for node in cluster.nodes}

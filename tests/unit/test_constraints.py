@@ -168,7 +168,7 @@ def test_spares_are_kept_free_near_the_job() -> None:
     assert not used & set(found.spares)
     assert Placement.parse(found.to_data()).spares == found.spares
     with pytest.raises(
-        Infeasible, match="spares: 3 nodes are to be kept of 8 wholly free"
+        Infeasible, match="spares: 3 to be kept of 8 wholly free nodes"
     ) as caught:
         place(ring(12), cluster(), constraints=Constraints(spares=3))
     assert "2 spares" in str(caught.value)

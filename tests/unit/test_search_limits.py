@@ -1,4 +1,4 @@
-"""Limits and seeds that mean nothing are refused by every search, by name."""
+"""What means nothing as a limit, a seed, constraints or losses is refused by name."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ JOB = PCG.parse(
     [
         *(("time_limit_s", value) for value in (-1, -0.1, float("nan"), float("inf"), "1", None)),
         *(("seed", value) for value in (-1, 1.5, 2**31, 2**70, "0", None, True)),
+        *(("constraints", value) for value in ({"whole_nodes": True}, "whole_nodes", False, [])),
     ],
 )
-def test_a_limit_or_seed_that_means_nothing_is_refused_by_name(name: str, value: Any) -> None:
+def test_what_means_nothing_to_a_search_is_refused_by_name(name: str, value: Any) -> None:
     asked = {name: value}
     placement = place(JOB, CLUSTER)
     with pytest.raises(InvalidInput, match=name):
@@ -43,3 +44,9 @@ def test_a_limit_or_seed_that_means_nothing_is_refused_by_name(name: str, value:
 
 def test_no_time_at_all_still_places() -> None:
     assert len(place(JOB, CLUSTER, time_limit_s=0, seed=2**31 - 1).devices) == 2
+
+
+def test_a_name_in_place_of_a_list_of_losses_is_not_read_letter_by_letter() -> None:
+    placement = place(JOB, CLUSTER)
+    with pytest.raises(InvalidInput, match=r"lost: found the text 'ab'; give a list: \['ab'\]"):
+        repair(placement, JOB, CLUSTER, "ab")
