@@ -167,9 +167,7 @@ def test_spares_are_kept_free_near_the_job() -> None:
     assert len(found.spares) == 1 and found.spares[0].startswith(pod)
     assert not used & set(found.spares)
     assert Placement.parse(found.to_data()).spares == found.spares
-    with pytest.raises(
-        Infeasible, match="spares: 3 to be kept of 8 wholly free nodes"
-    ) as caught:
+    with pytest.raises(Infeasible, match="spares: 3 to be kept of 8 wholly free nodes") as caught:
         place(ring(12), cluster(), constraints=Constraints(spares=3))
     assert "2 spares" in str(caught.value)
 
