@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from ..jobs.index import Floats, Ints
-from ..loops.budget import Budget, Status, new_model
+from ..loops.budget import Budget, Status, new_model, proved_least
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -69,7 +69,7 @@ def best_columns(
     solver, status = budget.solve(model, share=1.0)
     if status is Status.INFEASIBLE:
         return Chosen(None, np.inf)
-    bound = (solver.best_objective_bound - len(rooms) / 2) / _STEPS
+    bound = (proved_least(solver, status) - len(rooms) / 2) / _STEPS
     if status not in (Status.OPTIMAL, Status.FEASIBLE):
         return Chosen(None, bound)
     taken = np.repeat(np.arange(len(columns)), [solver.value(one) for one in often])

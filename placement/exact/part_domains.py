@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..jobs.index import Ints
-from ..loops.budget import Budget, Status, new_model
+from ..loops.budget import Budget, Status, new_model, proved_least
 from .part_model import ChosenParts, PartColumns, overlaps
 from .part_prices import PartProblem
 
@@ -52,7 +52,7 @@ def best_by_domain(
     if status is Status.INFEASIBLE:
         return ChosenParts(limit, None, spent)
     # Links are rounded down, each column by less than one.
-    bound = (solver.best_objective_bound - len(problem.rooms)) / size
+    bound = (proved_least(solver, status) - len(problem.rooms)) / size
     bound = min(limit, max(least, bound))
     if status not in (Status.OPTIMAL, Status.FEASIBLE):
         return ChosenParts(bound, None, spent)

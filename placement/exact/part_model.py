@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..jobs.index import Floats, Ints
-from ..loops.budget import Budget, Status, new_model
+from ..loops.budget import Budget, Status, new_model, proved_least
 from .part_prices import PartProblem, Priced
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def best_parts(
     spent = work - budget.left
     if status is Status.INFEASIBLE:
         return ChosenParts(limit, None, spent)
-    bound = (solver.best_objective_bound - len(rooms)) / size
+    bound = (proved_least(solver, status) - len(rooms)) / size
     bound = min(limit, max(least, bound))
     if status not in (Status.OPTIMAL, Status.FEASIBLE):
         return ChosenParts(bound, None, spent)

@@ -33,6 +33,15 @@ def new_model() -> cp_model.CpModel:
     return cp_model.CpModel()
 
 
+def proved_least(solver: cp_model.CpSolver, status: Status) -> float:
+    """What CP-SAT proved that no solution is below; minus infinity where it proved nothing.
+
+    Stopped before it began, it reports 0, which is no bound where an objective can be negative.
+    """
+    bound = solver.best_objective_bound
+    return -math.inf if status is Status.UNKNOWN and bound == 0.0 else bound
+
+
 PATIENCE_S = 10.0
 """Seconds above four times the limit that a busy machine may take before the clock decides."""
 

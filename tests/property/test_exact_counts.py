@@ -87,6 +87,18 @@ def test_with_hardly_any_work_the_bound_still_holds(case: tuple[Counts, Ints], w
     assert least - 1e-6 <= problem.bytes_of(found.spread) <= problem.bytes_of(spread) + 1e-6
 
 
+@pytest.mark.parametrize("work", [1e-5, 1e-4, 1e-3, 1e-2])
+def test_a_model_that_there_is_no_work_for_proves_nothing(work: float) -> None:
+    # Its least cost is below 0, which is what CP-SAT reports before it begins.
+    cost = np.array([[0, 8, 8, 0], [0, 12, 12, 0], [0, 16, 16, 0], [0, 16, 16, 0]]) / 3
+    link, room = np.array([1.2, 2.4, 1.2, 0.0]), np.array([2, 6, 5])
+    kind, none = np.full(4, -1, dtype=np.int64), np.zeros((3, 0), dtype=np.int64)
+    problem = Counts(np.full(4, 3), cost, link, room, kind, none)
+    best = np.array([[2, 0, 1], [0, 3, 0], [0, 3, 0], [0, 0, 3]])
+    found = best_spread(problem, np.array([[0, 3, 0], [0, 3, 0], [0, 0, 3], [1, 0, 2]]), work)
+    assert found is not None and found.bound <= problem.bytes_of(best) + 1e-9
+
+
 def test_large_problems_and_those_with_kinds_are_left_alone() -> None:
     none = np.zeros((2, 0), dtype=np.int64)
     height, link, free = np.array([257]), np.zeros(1), np.array([-1])
