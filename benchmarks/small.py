@@ -16,7 +16,6 @@ from collections import Counter
 from railweave.placement import (
     PCG,
     Cluster,
-    Model,
     Parallelism,
     Workload,
     build_pcg,
@@ -43,7 +42,6 @@ KINDS = (
 """By number of a job, over and over: `s-` jobs are strategies of a model, `g-` ones plain grids,
 `clos-` either of them in a Clos fabric, `low` ones have tensor groups that are loosely held."""
 _SHAPES = ((2048, 24, 8192), (4096, 32, 14336), (8192, 80, 28672), (5120, 40, 13824))
-_HEADS = {2048: 32, 4096: 32, 5120: 40, 8192: 64}
 _FREE = (1, 2, 2, 3, 4, 4, 5, 6, 8, 8)
 _TAKEN_AT_LEAST, _KEPT_FREE = 0.5, 0.05
 _LONG_S = 1.5
@@ -139,21 +137,9 @@ def _strategy(chance: random.Random, kind: str) -> tuple[PCG, int]:
         zero = chance.choice([0, 1, 1, 2, 3])
         twice = pp > 2 and layers % (2 * pp) == 0
         virtual = chance.choice([1, 1, 1, 2]) if twice else 1
-        mixture = {}
-        if kind == "experts":
-            mixture = {"experts": chance.choice([8, 16, 32, 64]), "experts_per_token": 2}
+        experts = chance.choice([8, 16, 32, 64]) if kind == "experts" else 0
         try:
-            model = Model.transformer(
-                hidden=hidden,
-                layers=layers,
-                heads=_HEADS[hidden],
-                kv_heads=8,
-                ffn=ffn,
-                vocab=32000,
-                sequence=4096,
-                gated_mlp=True,
-                **mixture,
-            )
+            model = small_nodes.transformer(hidden, layers, ffn, experts, vocab=32000)
             micro, rounds = chance.choice([1, 2]), chance.choice([1, 2, 8])
             workload = Workload(
                 model=model,

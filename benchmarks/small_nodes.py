@@ -92,21 +92,9 @@ def _strategy(chance: random.Random, nodes: int, kind: str) -> PCG:
         hidden, layers, ffn = chance.choice(_SHAPES)
         ends = chance.random() < 0.5
         layers -= (layers + 2 * ends) % pp
-        mixture = {}
-        if kind == "experts":
-            mixture = {"experts": chance.choice([8, 16, 32]), "experts_per_token": 2}
+        experts = chance.choice([8, 16, 32]) if kind == "experts" else 0
         try:
-            model = Model.transformer(
-                hidden=hidden,
-                layers=layers,
-                heads=_HEADS[hidden],
-                kv_heads=8,
-                ffn=ffn,
-                vocab=chance.choice([32000, 128256]),
-                sequence=4096,
-                gated_mlp=True,
-                **mixture,
-            )
+            model = transformer(hidden, layers, ffn, experts, chance.choice([32000, 128256]))
             parallelism = Parallelism(
                 tp=tp,
                 pp=pp,
@@ -126,6 +114,22 @@ def _strategy(chance: random.Random, nodes: int, kind: str) -> PCG:
             return build_pcg(workload)
         except (InvalidInput, ValueError):
             continue
+
+
+def transformer(hidden: int, layers: int, ffn: int, experts: int, vocab: int) -> Model:
+    """A model of a usual shape; `experts` is 0 for a dense one."""
+    mixture = {"experts": experts, "experts_per_token": 2} if experts else {}
+    return Model.transformer(
+        hidden=hidden,
+        layers=layers,
+        heads=_HEADS[hidden],
+        kv_heads=8,
+        ffn=ffn,
+        vocab=vocab,
+        sequence=4096,
+        gated_mlp=True,
+        **mixture,
+    )
 
 
 def _grid(chance: random.Random, nodes: int) -> PCG:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..jobs.index import Floats, Ints
 from ..spread.counts import Counts
-from .joint_columns import FAR, JointColumns
+from .joint_columns import JointColumns
 from .size_prices import SizePrices
 
 SAFETY = 1e-9
@@ -26,7 +26,7 @@ def bound_work(problem: Counts) -> float:
 
 
 @dataclass(frozen=True)
-class Bound:
+class _Bound:
     """What no spread costs less than, the prices behind it, and the last spreads met.
 
     A class pays `whole` for each unit, and `parts` for each domain that holds some of it: once for
@@ -56,54 +56,49 @@ def spread_bound(problem: Counts, found: float, work: float) -> float:
         return 0.0
     problem, closing = problem.opened()
     target = (found - closing) / scale
-    relaxed = _Relaxed(problem, scale)
+    relaxed = _Relaxed(JointColumns(problem, scale))
     each = relaxed.columns.work
     steps = min(_CLIMB_STEPS, int(work / each))
     bound = relaxed.climbed(target, steps)
     least, rest = bound.least, work - steps * each
     if least < target - SAFETY * abs(target) and rest > each:
-        sizes = SizePrices(problem, scale, bound.whole, bound.parts)
-        for spread in bound.met:
-            sizes.meet(spread)
+        sizes = SizePrices(relaxed.columns, relaxed.prices(bound.whole, bound.parts), bound.met)
         least = max(least, sizes.climbed(target, rest))
     return (least - SAFETY * abs(least)) * scale + closing
 
 
 class _Relaxed:
-    """The problem with prices of units and of touched classes; costs are divided by `scale`."""
+    """Prices of the units of each class and of how often it is touched."""
 
-    def __init__(self, problem: Counts, scale: float) -> None:
-        self.columns = JointColumns(problem)
-        self._height = problem.height
-        self._cost = problem.cost / scale
-        self._link = problem.link / scale
-        touched = np.zeros_like(self._cost)
-        touched[:, 1:] = 1.0
-        for p, height in enumerate(problem.height.tolist()):
-            self._cost[p, height + 1 :] = FAR
-            touched[p, height] = 2.0
-        self._touched = touched
-        self._units = np.arange(self._cost.shape[1])
+    def __init__(self, columns: JointColumns) -> None:
+        self.columns = columns
+        self._height = columns.height
+        self._touched = columns.touched()
+        self._units = np.arange(columns.tall + 1)
+
+    def prices(self, whole: Floats, parts: Floats) -> Floats:
+        """`[class, units]`: what a domain that holds so much of a class has to its credit."""
+        prices: Floats = parts[:, None] * self._touched + whole[:, None] * self._units
+        return prices
 
     def _value(self, whole: Floats, parts: Floats) -> tuple[float, Ints]:
         """The bound at these prices, and the columns that attain it."""
-        cost = self._cost - parts[:, None] * self._touched - whole[:, None] * self._units
-        value, spread = self.columns.cheapest(cost, self._link)
+        value, spread = self.columns.cheapest(self.prices(whole, parts))
         return value + float((whole * self._height).sum()) + 2 * float(parts.sum()), spread
 
-    def climbed(self, target: float, steps: int) -> Bound:
+    def climbed(self, target: float, steps: int) -> _Bound:
         """The best bound met in so many subgradient steps, from one of a few prices of parts."""
-        none = np.zeros(len(self._cost))
-        share = self._cost[:, 1] if self._cost.shape[1] > 1 else none
-        best = Bound(-np.inf, none, none, [])
+        none, cost = np.zeros(len(self._height)), self.columns.cost
+        share = cost[:, 1] if cost.shape[1] > 1 else none
+        best = _Bound(-np.inf, none, none, [])
         for part in (0.0, 0.5, 0.9, 0.25)[: max(1, steps // 4)]:
             parts = part * np.maximum(share, 0.0)
             value, _ = self._value(none, parts)
             if value > best.least:
-                best = Bound(value, none, parts, [])
+                best = _Bound(value, none, parts, [])
         return self._climbed_from(best, target, steps)
 
-    def _climbed_from(self, best: Bound, target: float, steps: int) -> Bound:
+    def _climbed_from(self, best: _Bound, target: float, steps: int) -> _Bound:
         """Prices of parts stay at 0 where the start has none."""
         whole, parts, met = best.whole, best.parts, best.met
         priced = bool(parts.any())
@@ -113,7 +108,7 @@ class _Relaxed:
             value, spread = self._value(whole, parts)
             met = [*met[1 - _MOST_MET :], spread]
             if value > best.least:
-                best, fails = Bound(value, whole, parts, met), 0
+                best, fails = _Bound(value, whole, parts, met), 0
             else:
                 fails += 1
                 if fails >= _PATIENCE:
@@ -134,4 +129,4 @@ class _Relaxed:
             whole = whole + step * short / tall
             whole = whole - float((whole * self._height).sum() / self.columns.total)
             parts = np.maximum(0.0, parts + step * missing)
-        return Bound(best.least, best.whole, best.parts, met)
+        return _Bound(best.least, best.whole, best.parts, met)

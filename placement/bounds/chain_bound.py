@@ -14,7 +14,8 @@ from ..spread.structure import Chains
 from .bound import SAFETY, bound_work, spread_bound
 from .shape_bound import shape_bound
 
-_PATIENT_STEPS = 120
+_SHAPE_STEPS = 120
+"""Steps of `spread_bound` whose work the bound by shapes may take."""
 _TRIAL_STEPS = 16
 _BALANCES = (0.0, 0.5, 1.0)
 """Parts of the even balance to try: how large parts of blocks are priced against small ones."""
@@ -55,7 +56,7 @@ def _by_blocks(
     none = np.zeros((int((rooms > 0).sum()), 0), dtype=np.int64)
     loosest = replace(problem, room=rooms[rooms > 0], kind_room=none)
     best = 0.0
-    shapes = min(work, _PATIENT_STEPS * bound_work(loosest))
+    shapes = min(work, _SHAPE_STEPS * bound_work(loosest))
     for nets, links in gathered.bearable:
         lighter, constant = chains.weighed(loosest, nets, links)
         target = cost * max(nets, links) - constant

@@ -20,42 +20,56 @@ class JointColumns:
 
     A column is what one domain holds of every class. That all columns together hold as many units
     as all classes have is kept; how many they hold of each class is not. tall: the most units of a
-    class that a domain can hold.
+    class that a domain can hold. Costs are divided by `scale`.
     """
 
-    def __init__(self, problem: Counts) -> None:
+    def __init__(self, problem: Counts, scale: float = 1.0) -> None:
+        self.height = problem.height
         self.total = int(problem.height.sum())
         self.rooms = np.minimum(problem.room, self.total)
         self.largest = int(self.rooms.max(initial=0))
         self.tall = min(int(problem.height.max(initial=0)), self.largest)
-        self.classes = problem.classes
+        self.cost = problem.cost[:, : self.tall + 1] / scale
+        self.cost[np.arange(self.tall + 1) > problem.height[:, None]] = FAR
+        self.link = problem.link / scale
 
     @property
     def work(self) -> float:
         """Work of one search for the cheapest."""
-        cells = (self.largest + 1) * (self.tall + 1) * self.classes
+        cells = (self.largest + 1) * (self.tall + 1) * len(self.height)
         # The knapsack leaves no more room unused in any domain than is spare in all of them.
         spare = int(self.rooms.sum()) - self.total + 1
         unused = np.minimum(self.rooms + 1, spare).astype(np.float64)
         knapsack = (self.total + min(self.total, spare) * unused).sum()
         return float(cells + knapsack) / CELLS_PER_WORK
 
-    def cheapest(self, cost: Floats, link: Floats) -> tuple[float, Ints]:
-        """The least that all columns cost together, and such columns `[class, domain]`.
+    def touched(self) -> Floats:
+        """`[class, units]`: 1 for a part of a class in a domain, 2 for all of it."""
+        units = np.arange(self.tall + 1)
+        return np.where(units == self.height[:, None], 2.0, (units > 0) * 1.0)
 
-        cost: `[class, units]` in a domain. link: saved for each unit of a class that is with one of
-        the next.
+    def paid(self, spread: Ints) -> float:
+        """What columns `[class, domain]` cost."""
+        alone = self.cost[np.arange(len(spread))[:, None], spread].sum()
+        joined = np.minimum(spread[:-1], spread[1:]).sum(axis=1)
+        return float(alone - (joined * self.link[:-1]).sum())
+
+    def cheapest(self, prices: Floats) -> tuple[float, Ints]:
+        """The least that all columns cost over the prices of what they hold, and such columns.
+
+        prices: `[class, units]` in a domain. The columns are `[class, domain]`.
         """
-        largest, tall, domains = self.largest, self.tall, len(self.rooms)
+        largest, tall, domains, classes = self.largest, self.tall, len(self.rooms), len(self.height)
         # Columns of u units are the same for every domain that has room for them.
-        came = np.zeros((self.classes, largest + 1, tall + 1), dtype=np.int16)
+        came = np.zeros((classes, largest + 1, tall + 1), dtype=np.int16)
         table = np.full(largest + 1, FAR)
         tops = np.zeros(largest + 1, dtype=np.int64)
         least = np.empty((2, largest + 1, tall + 1))
         falling, falling_at = np.empty(tall + 2), np.empty(tall + 2, dtype=np.int64)
-        _column_table(cost, link, largest, tall, came, table, tops, least, falling, falling_at)
+        cost = self.cost - prices
+        _column_table(cost, self.link, largest, tall, came, table, tops, least, falling, falling_at)
         joined = np.full((domains + 1, self.total + 1), FAR)
-        spread = np.zeros((self.classes, domains), dtype=np.int64)
+        spread = np.zeros((classes, domains), dtype=np.int64)
         return _joined(self.rooms, self.total, came, table, tops, joined, spread), spread
 
 

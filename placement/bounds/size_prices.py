@@ -6,7 +6,6 @@ import numpy as np
 
 from ..jobs.index import Floats, Ints
 from ..loops.compiled import lean
-from ..spread.counts import Counts
 from .cut_program import CutProgram
 from .joint_columns import CELLS_PER_WORK, FAR, JointColumns
 
@@ -37,26 +36,12 @@ class SizePrices:
     kind, and one for the units of each class.
     """
 
-    def __init__(self, problem: Counts, scale: float, whole: Floats, parts: Floats) -> None:
-        """whole, parts: prices of units and of touched classes to start from, as in `Bound`."""
-        self._columns = JointColumns(problem)
-        self._height = problem.height
-        self._link = problem.link / scale
-        tall = self._columns.tall
-        self._cost = problem.cost / scale
-        for p, height in enumerate(problem.height.tolist()):
-            self._cost[p, height + 1 :] = FAR
-        size = np.arange(tall + 1)
-        touched = np.where(size == problem.height[:, None], 2.0, (size > 0) * 1.0)
-        self._start = whole[:, None] * size + parts[:, None] * touched
-        self._program = CutProgram(_kinds(problem), self._start)
-
-    def meet(self, spread: Ints) -> None:
-        """Take what a spread that need not place all of every class tells of all prices."""
-        rows = np.arange(len(spread))[:, None]
-        joined = np.minimum(spread[:-1], spread[1:]).sum(axis=1) * self._link[:-1]
-        paid = float(self._cost[rows, spread].sum() - joined.sum())
-        self._program.add_columns(paid, spread)
+    def __init__(self, columns: JointColumns, start: Floats, met: list[Ints]) -> None:
+        """start: prices `[class, size]`. met: columns that some prices were met with before."""
+        self._columns, self._start = columns, start
+        self._program = CutProgram(_kinds(columns), start)
+        for spread in met:
+            self._program.add_columns(columns.paid(spread), spread)
 
     def climbed(self, target: float, work: float) -> float:
         """The best bound met, or about `target`, within so much work.
@@ -64,7 +49,7 @@ class SizePrices:
         Cutting planes in a box round the best prices, which widens where the model of the cuts
         foretells well what prices bring (Marsten, Hogan, Blankenship, Oper. Res. 23, 1975).
         """
-        cells = float((self._height**2).sum()) / 2
+        cells = float((self._columns.height**2).sum()) / 2
         each = self._columns.work + cells / CELLS_PER_WORK + _STEP_WORK
         centre = self._program.nothing
         best = self._value(self._start)
@@ -94,23 +79,21 @@ class SizePrices:
 
     def _value(self, prices: Floats) -> float:
         """The bound at these prices `[class, size]`; what attains it is added to the model."""
-        cost = self._cost.copy()
-        cost[:, : prices.shape[1]] -= prices
-        value, spread = self._columns.cheapest(cost, self._link)
-        self.meet(spread)
-        classes, tall = prices.shape[0], prices.shape[1] - 1
-        least = np.empty(int(self._height.max()) + 1)
+        height = self._columns.height
+        value, spread = self._columns.cheapest(prices)
+        self._program.add_columns(self._columns.paid(spread), spread)
+        least = np.empty(int(height.max()) + 1)
         came = np.zeros(len(least), dtype=np.int64)
-        divided = np.zeros((classes, tall + 1), dtype=np.int64)
-        value += _divide(prices, self._height, least, came, divided)
-        for p in range(classes):
-            self._program.add_division(p, divided[p])
+        divided = np.zeros(prices.shape, dtype=np.int64)
+        value += _divide(prices, height, least, came, divided)
+        for p, parts in enumerate(divided):
+            self._program.add_division(p, parts)
         return value
 
 
-def _kinds(problem: Counts) -> Ints:
+def _kinds(columns: JointColumns) -> Ints:
     """Classes of equal height and costs have the same number."""
-    rows = np.column_stack([problem.height, problem.cost])
+    rows = np.column_stack([columns.height, columns.cost])
     return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..jobs.index import ANY_KIND, PAIRS, TREE, Demand, Fabric, Ints
 from ..jobs.scaling import integer_weights
-from ..loops.budget import Budget, Status, new_model
+from ..loops.budget import Budget, Status, new_model, proved_least
 from ..spread.branches import Branch, at_level, branches_of, canonical, trimmed
 
 if TYPE_CHECKING:
@@ -274,7 +274,7 @@ class _LevelModel:
         for variable, value in self._derived:
             self._model.add_hint(variable, value(columns))
         solver, status = budget.solve(self._model, share=0.5)
-        bound = max(0.0, solver.best_objective_bound)
+        bound = max(0.0, proved_least(solver, status))
         if status not in (Status.OPTIMAL, Status.FEASIBLE):
             return _Answer(None, False, 0.0)
         column = [

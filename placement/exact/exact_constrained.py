@@ -11,7 +11,7 @@ import numpy as np
 from ..constraints import Constraints, free_nodes
 from ..jobs.index import ANY_KIND, PAIRS, TREE, Demand, Fabric, Ints
 from ..jobs.scaling import integer_weights
-from ..loops.budget import Budget, Status, new_model
+from ..loops.budget import Budget, Status, new_model, proved_least
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -77,7 +77,7 @@ def place_exactly_under(
             break
         node = model.nodes(solver)
         if level == fabric.levels - 1:
-            bound = max(0.0, solver.best_objective_bound) * unit / model.steps(level)
+            bound = max(0.0, proved_least(solver, status)) * unit / model.steps(level)
         if status != Status.OPTIMAL:
             break
         held[level] = round(solver.objective_value)

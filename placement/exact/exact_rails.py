@@ -14,7 +14,7 @@ import numpy as np
 from ..jobs.cuts import cut_bytes
 from ..jobs.index import ANY_KIND, PAIRS, RING, Demand, Fabric, Ints
 from ..jobs.scaling import integer_weights
-from ..loops.budget import Budget, Status, new_model
+from ..loops.budget import Budget, Status, new_model, proved_least
 from .exact import ExactResult
 
 if TYPE_CHECKING:
@@ -168,5 +168,5 @@ class _DeviceModel:
         slots = [
             next(s for s, variable in enumerate(row) if solver.value(variable)) for row in self._on
         ]
-        bound = max(0.0, solver.best_objective_bound)
+        bound = max(0.0, proved_least(solver, status))
         return np.array(slots, dtype=np.int64), status is Status.OPTIMAL, bound

@@ -13,7 +13,7 @@ from ..bounds.class_cost import Family, class_cost
 from ..bounds.part_cost import divisions_of, set_splits
 from ..jobs.index import Floats, Ints
 from ..jobs.units import UnitGraph
-from ..loops.budget import Budget, Status, new_model
+from ..loops.budget import Budget, Status, new_model, proved_least
 from .unit_classes import families_of_class
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ class _Model:
         spent = work - budget.left
         if status is Status.INFEASIBLE:
             return target, spent
-        return solver.best_objective_bound * self.unit, spent
+        return max(0.0, proved_least(solver, status)) * self.unit, spent
 
 
 def _in_blocks(met: Ints) -> bool:

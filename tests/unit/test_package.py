@@ -59,6 +59,12 @@ def test_imports_go_from_scheduler_to_agents_to_placement_only(part: str) -> Non
     assert {name: parts for name, parts in wrong.items() if parts} == {}
 
 
+def test_bounds_of_cp_sat_are_read_where_it_is_known_when_they_are_none() -> None:
+    reads = re.compile(r"best_objective_bound|\bbest_bound\b|BestObjectiveBound")
+    found = [p for part in PARTS for p in modules(part) if reads.search(p.read_text("utf-8"))]
+    assert found == [ROOT / "placement" / "loops" / "budget.py"]
+
+
 def test_placement_imports_neither_ray_nor_network_nor_clock() -> None:
     code = (
         "import sys; import railweave.placement; "
