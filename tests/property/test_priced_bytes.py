@@ -53,7 +53,7 @@ PLACE = Cluster.parse(
         "name": "lab",
         "tiers": [{"name": "spine", "bandwidth": 25e9, "latency": 2e-6}],
         "rails": 8,
-        "nodes": [{"name": f"n{n}", "accelerator": "H100-SXM", "devices": 8} for n in range(8)],
+        "nodes": [{"name": f"n{n}", "accelerator": "H100-SXM", "devices": 8} for n in range(16)],
     }
 )
 NOTHING_HIDES = replace(
