@@ -17,16 +17,40 @@ def warm_up(ranks: int | None = None) -> None:
     from .repairs.relocation import warm_up_relocation
 
     large = ranks is None or ranks > MOST_EXACT_RANKS
+    _place_one_job()
     if large:
         _warm_up_counts()
     warm_up_relocation()
     if large:
+        # What `place_large` loads with its first job.
+        from .jobs import wide as wide
+        from .rails import rail_jobs as rail_jobs
         from .rails.rail_walk import warm_up_rails
         from .timed.link_tables import warm_up_links
 
         _warm_up_divisions()
         warm_up_links()
         warm_up_rails()
+
+
+def _place_one_job() -> None:
+    """Place a job of a few devices that the exact model proves best, for what only a job loads."""
+    from .cluster import Cluster
+    from .pcg import PCG
+    from .place import place
+
+    tiers = [{"name": name, "bandwidth": 1e9, "latency": 1e-6} for name in ("pod", "spine")]
+    nodes = [
+        {"name": f"n{i}", "accelerator": "A", "devices": 2, "domains": {"pod": f"p{i}"}}
+        for i in range(2)
+    ]
+    cluster = {"format": "railweave.cluster/1", "name": "c", "tiers": tiers, "nodes": nodes}
+    # Packed in order, both pairs are apart.
+    groups = [
+        {"name": f"g{i}", "op": "send_recv", "ranks": [i, i + 2], "bytes": 1.0} for i in range(2)
+    ]
+    job = {"format": "railweave.pcg/1", "world_size": 4, "groups": groups}
+    place(PCG.parse(job), Cluster.parse(cluster), time_limit_s=0.05)
 
 
 def _warm_up_counts() -> None:
@@ -75,8 +99,10 @@ def _warm_up_divisions() -> None:
         member=np.concatenate([[0, 1, 2], np.repeat(np.arange(ranks), 2)[1:-1]]),
         kind=np.full(ranks, -1, dtype=np.int64),
     )
-    graph, halves = unit_graph(demand), np.array([ranks // 2, ranks])
+    graph, halves = unit_graph(demand), np.array([ranks // 2, ranks // 2 + 1])
     local = Local.of(graph, np.arange(ranks), halves, np.zeros((2, 0), dtype=np.int64))
-    polished(local, np.ones(ranks, dtype=np.int64), 300, 1)
-    partitioned(local, [np.ones(ranks, dtype=np.int64)], 0.02, 1)
-    spectral_bound(graph, halves - 1, 3.0, 0.05, 1)
+    # Neighbours apart, so that there is something to improve.
+    apart = np.arange(ranks) % 2
+    polished(local, apart, 300, 1)
+    partitioned(local, [apart], 0.2, 1)
+    spectral_bound(graph, halves, 3.0, 0.05, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import subprocess
 import sys
 import time
 import tracemalloc
@@ -196,7 +197,35 @@ def test_after_warming_up_nothing_is_left_to_compile() -> None:
     place(grid(3, 6, 8), pods([7, 6, 8]), time_limit_s=0.2)
     ring = [("send_recv", [i, (7 * i + 3) % 80], 1e6) for i in range(80) if (7 * i + 3) % 80 != i]
     place(pcg(80, *ring), pods([4, 4, 4]), time_limit_s=0.2)
+    ring = [("send_recv", [i, (7 * i + 3) % 256], 1e6) for i in range(256)]
+    place(pcg(256, *ring), pods([14, 14, 14]), time_limit_s=0.5)
     assert _compiled() == before
+
+
+@pytest.mark.parametrize("ranks", [8, 200])
+def test_after_warming_up_the_first_job_of_that_size_loads_nothing(ranks: int) -> None:
+    code = f"""
+import sys
+from railweave.placement import PCG, Cluster, place, warm_up
+warm_up({ranks})
+loaded = set(sys.modules)
+tiers = [{{"name": name, "bandwidth": 1e9, "latency": 1e-6}} for name in ("pod", "spine")]
+nodes = [
+    {{"name": f"n{{i}}", "accelerator": "A", "devices": 4, "domains": {{"pod": f"p{{i % 3}}"}}}}
+    for i in range({ranks} // 4 + 1)
+]
+groups = [
+    {{"name": f"g{{i}}", "op": "send_recv", "ranks": [i, (i + {ranks} // 2) % {ranks}], "bytes": 1}}
+    for i in range({ranks})
+]
+cluster = {{"format": "railweave.cluster/1", "name": "c", "tiers": tiers, "nodes": nodes}}
+job = {{"format": "railweave.pcg/1", "world_size": {ranks}, "groups": groups}}
+place(PCG.parse(job), Cluster.parse(cluster), time_limit_s=0.1)
+parts = ("railweave", "ortools", "numba", "scipy")
+print(*sorted(m for m in set(sys.modules) - loaded if m.startswith(parts)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
 
 
 def _compiled() -> dict[tuple[str, str], tuple[Any, ...]]:
