@@ -12,9 +12,11 @@ from ..jobs.index import ANY_KIND, Demand, Fabric, Ints
 from ..loops.chance import seeded
 from ..pcg import PCG, Group, Op
 from ..rails.on_rails import on_rails
+from .all_ways import MOST_EXACT, least
 from .losses import Device, Loss
-from .reseat import MOST_EXACT, anneal, descend, least, seat_each
+from .reseat import descend, seat_each
 from .seat_rules import SeatRules
+from .seat_walk import anneal
 from .seats import AWAY, Seats, put_all, seats_of, take_all
 
 Pins = Sequence[tuple[int, int]]

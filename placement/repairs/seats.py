@@ -8,13 +8,12 @@ import numpy as np
 
 from ..jobs.index import ANY_KIND, PAIRS, RING, Demand, Fabric, Floats, Ints
 from ..loops.compiled import inner, lean
+from .nets import nets_and_links
 from .seat_rules import SeatRules
 
 TOLERANCE: Final = 1e-12
 """Part of all the bytes in question below which two costs are the same number."""
 AWAY: Final = -1
-_MOST_PAIRED = 16
-"""Items up to which an exchange of all with all is told pair by pair."""
 
 
 class Seats(NamedTuple):
@@ -113,12 +112,9 @@ def seats_of(
         demand.kind[np.concatenate(items)], np.concatenate([[0], np.cumsum(size)[:-1]])
     )
     movable = np.flatnonzero((price == 0) | (price <= most)) if most else np.arange(forced)
-    net, item, held = _entries(demand, item_of, count)
-    net, item, held, form, weight = _merged(demand, net, item, held, count)
     wanted = np.zeros(count, dtype=bool)
     wanted[movable] = True
-    net, item, held, form, weight = _concerned(net, item, held, form, weight, wanted)
-    links, net, item, held, form, weight = _paired(net, item, held, form, weight)
+    nets, links = nets_and_links(demand, item_of, wanted)
     nodes = fabric.domain.shape[1]
     offsets = np.concatenate([[0], np.cumsum(fabric.domain[1:].max(axis=1, initial=-1) + 1)])
     label = fabric.domain.copy()
@@ -131,9 +127,8 @@ def seats_of(
     open_ = room > 0
     open_[home[movable[movable >= forced]]] = True
     candidate = np.flatnonzero(open_)
-    by_item = np.lexsort((net, item))
-    by_net = np.lexsort((item, net))
-    link_start, link_item, link_weight = _both_ways(links, count)
+    by_item = np.lexsort((nets.net, nets.item))
+    by_net = np.lexsort((nets.item, nets.net))
     seats = Seats(
         label=label,
         kind=fabric.kind,
@@ -146,19 +141,19 @@ def seats_of(
         inside_level=rules.inside_level[lead].copy(),
         inside=rules.inside[lead].copy(),
         movable=movable.astype(np.int64),
-        form=form,
-        weight=weight,
-        item_start=np.searchsorted(item[by_item], np.arange(count + 1)),
-        item_net=net[by_item],
-        item_count=held[by_item],
-        net_start=np.searchsorted(net[by_net], np.arange(len(form) + 1)),
-        net_item=item[by_net],
-        held=np.zeros((len(form), int(offsets[-1])), dtype=np.int64),
-        parts=np.zeros((fabric.levels, len(form)), dtype=np.int64),
-        placed=np.zeros(len(form), dtype=np.int64),
-        link_start=link_start,
-        link_item=link_item,
-        link_weight=link_weight,
+        form=nets.form,
+        weight=nets.weight,
+        item_start=np.searchsorted(nets.item[by_item], np.arange(count + 1)),
+        item_net=nets.net[by_item],
+        item_count=nets.held[by_item],
+        net_start=np.searchsorted(nets.net[by_net], np.arange(len(nets.form) + 1)),
+        net_item=nets.item[by_net],
+        held=np.zeros((len(nets.form), int(offsets[-1])), dtype=np.int64),
+        parts=np.zeros((fabric.levels, len(nets.form)), dtype=np.int64),
+        placed=np.zeros(len(nets.form), dtype=np.int64),
+        link_start=links.start,
+        link_item=links.item,
+        link_weight=links.weight,
         room=room.copy(),
         used=np.zeros(nodes, dtype=np.int64),
         first=np.full(nodes, AWAY, dtype=np.int64),
@@ -175,107 +170,6 @@ def seats_of(
     np.add.at(seats.room, home[staying], size[staying])  # put takes it again
     put_all(seats, staying, home[staying])
     return seats
-
-
-def _entries(demand: Demand, item_of: Ints, count: int) -> tuple[Ints, Ints, Ints]:
-    """(group, item, ranks) for each item of each group that lies in several."""
-    owner = item_of[demand.member]
-    known = owner >= 0
-    keys, held = np.unique(demand.group_of[known] * count + owner[known], return_counts=True)
-    group = keys // count
-    several = np.bincount(group, minlength=demand.groups)[group] > 1
-    return group[several], (keys % count)[several], held[several].astype(np.int64)
-
-
-def _merged(
-    demand: Demand, group: Ints, item: Ints, held: Ints, count: int
-) -> tuple[Ints, Ints, Ints, Ints, Floats]:
-    """Groups with the same ranks of the same items as one net that pays for all of them."""
-    if not len(group):
-        none = np.zeros(0, dtype=np.int64)
-        return none, none, none, none, np.zeros(0)
-    chance = np.random.default_rng(0)
-    marks = chance.integers(1, 2**63, size=(2, count), dtype=np.uint64)
-    starts = np.concatenate([[0], np.flatnonzero(np.diff(group)) + 1])
-    which = group[starts]
-    ranks = held.astype(np.uint64)
-    # Sums of random numbers stand for the members: equal only for equal ones, but for one in 2^120.
-    sums = [np.add.reduceat(mark[item] * ranks, starts) for mark in marks]
-    order = np.lexsort((sums[1], sums[0], demand.form[which]))
-    new = np.zeros(len(order), dtype=bool)
-    new[0] = True
-    for column in (sums[0], sums[1], demand.form[which]):
-        new[1:] |= column[order][1:] != column[order][:-1]
-    number = np.empty(len(order), dtype=np.int64)
-    number[order] = np.cumsum(new) - 1
-    weight = np.bincount(number, weights=demand.weight[which])
-    leader = np.zeros(len(which), dtype=bool)
-    leader[order[new]] = True
-    lengths = np.diff(np.concatenate([starts, [len(group)]]))
-    kept = np.repeat(leader, lengths)
-    form = np.empty(len(weight), dtype=np.int64)
-    form[number[leader]] = demand.form[which[leader]]
-    merged: Ints = np.repeat(number, lengths)[kept]
-    return merged, item[kept], held[kept], form, weight.astype(np.float64)
-
-
-def _concerned(
-    net: Ints, item: Ints, held: Ints, form: Ints, weight: Floats, wanted: np.ndarray
-) -> tuple[Ints, Ints, Ints, Ints, Floats]:
-    """Only the nets that an item that may move is in, numbered anew."""
-    has = np.bincount(net[wanted[item]], minlength=len(form)) > 0
-    return _only(net, item, held, form, weight, has)
-
-
-def _only(
-    net: Ints, item: Ints, held: Ints, form: Ints, weight: Floats, chosen: np.ndarray
-) -> tuple[Ints, Ints, Ints, Ints, Floats]:
-    number = np.cumsum(chosen) - 1
-    kept = chosen[net]
-    return number[net[kept]], item[kept], held[kept], form[chosen], weight[chosen]
-
-
-def _paired(
-    net: Ints, item: Ints, held: Ints, form: Ints, weight: Floats
-) -> tuple[tuple[Ints, Ints, Floats], Ints, Ints, Ints, Ints, Floats]:
-    """Nets of two items, and small exchanges of all with all, as pairs; and the other nets."""
-    order = np.argsort(net, kind="stable")
-    net, item, held = net[order], item[order], held[order]
-    members = np.bincount(net, minlength=len(form))
-    starts = np.concatenate([[0], np.cumsum(members)]).astype(np.int64)
-    pairable = (members == 2) | ((form == PAIRS) & (members <= _MOST_PAIRED))
-    ones: list[Ints] = []
-    others: list[Ints] = []
-    costs: list[Floats] = []
-    for width in np.unique(members[pairable]).tolist():
-        nets = np.flatnonzero(pairable & (members == width))
-        rows = starts[nets][:, None] + np.arange(width)
-        for i in range(width):
-            for j in range(i + 1, width):
-                one, other = rows[:, i], rows[:, j]
-                apart = np.where(form[nets] == RING, 2.0, 1.0)
-                both = 2.0 * held[one] * held[other]
-                apart = np.where(form[nets] == PAIRS, both, apart)
-                ones.append(item[one])
-                others.append(item[other])
-                costs.append(weight[nets] * apart)
-    none = np.zeros(0, dtype=np.int64)
-    links = (
-        np.concatenate([none, *ones]),
-        np.concatenate([none, *others]),
-        np.concatenate([np.zeros(0), *costs]),
-    )
-    return links, *_only(net, item, held, form, weight, ~pairable)
-
-
-def _both_ways(links: tuple[Ints, Ints, Floats], count: int) -> tuple[Ints, Ints, Floats]:
-    """Pairs as rows by item: where each begins, the other item, the weight."""
-    one, other, weight = links
-    keys = np.concatenate([one * count + other, other * count + one])
-    pairs, index = np.unique(keys, return_inverse=True)
-    summed = np.bincount(index, weights=np.concatenate([weight, weight]), minlength=len(pairs))
-    start: Ints = np.searchsorted(pairs // count, np.arange(count + 1)).astype(np.int64)
-    return start, pairs % count, summed.astype(np.float64)
 
 
 @inner
