@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ..cluster import Cluster
 from ..cost import Estimator
 from ..errors import Infeasible, InvalidInput, Problem
-from ..evaluate import Device
 from ..explained import shown
 from ..jobs.search_limits import check_search
 from ..models import Model
-from ..pcg import Requirement
 from ..strategies.cluster_rules import check
 from ..workload import Parallelism, Precision, Workload
 from .baselines import Baseline, baselines
-from .estimates import Estimate
-from .ground import domain_sizes, free_devices, island_size, of_kinds
+from .ground import domain_sizes, free_devices, of_kinds
 from .limits import Limits
-from .mixed import MixedEstimator, MixedSpace
 from .neighbours import neighbours
 from .planned import Plan, PlannedStrategy, RuleOfThumb
-from .search import Outcome, Strategy, search
-from .seats import Seated, devices_in_order, seat, seat_in_order
+from .search import Strategy
+from .searched import Ground, last_s, searched_on_kind, searched_on_kinds, sets_of_kinds
+from .seats import Seated, seat, seat_in_order
 from .shortage import shortage_text
 from .space import Space
 from .task import Task
@@ -37,12 +32,8 @@ PLACED_OF_EACH_PLAN = 5
 PLACED_OF_LARGE_PLANS = 2
 MOST_RANKS_OF_SMALL_PLANS = 4096
 """Above, fewer are placed, and rules of thumb not: a placement takes seconds."""
-MOST_DEVICES_FOR_EVERY_NUMBER = 64
-"""Up to so many free devices every smaller number is searched too, for what is faster than the best
-on all of them; above, some that divide well."""
 MOST_DEVICES_MIXED = 64
 """Up to so many free devices pipelines over several kinds are considered unasked."""
-_FEWER_TRIED = 3
 _NEARLY_FULL = 0.92
 _FIXED = ("model", "parallelism", "global_batch", "micro_batch", "sequence", "recompute")
 
@@ -90,13 +81,13 @@ def plan(
         ground
         for kind in sorted(room)
         if devices is None or room[kind] >= devices
-        for ground in _searched(task, limits, of_kinds(cluster, [kind]), devices, keep)
+        for ground in searched_on_kind(task, limits, of_kinds(cluster, [kind]), devices, keep)
     ]
     if mix_kinds is None:
         mix_kinds = room.total() <= MOST_DEVICES_MIXED
     if mix_kinds and devices is None:
-        for kinds in _sets_of_kinds(room):
-            searched += _mixed(task, limits, of_kinds(cluster, kinds), keep, searched)
+        for kinds in sets_of_kinds(room):
+            searched += searched_on_kinds(task, limits, of_kinds(cluster, kinds), keep, searched)
     if not searched:
         most = ", ".join(f"{count} {kind}" for kind, count in sorted(room.items()))
         raise Infeasible(
@@ -172,116 +163,13 @@ def _check_room(free: int, devices: int | None) -> None:
         raise Infeasible(f"plan: {devices or 1} devices asked for, {free} are free")
 
 
-@dataclass(frozen=True)
-class _Ground:
-    """So many devices of one kind, or of several for one pipeline, and what the search found."""
-
-    cluster: Cluster
-    space: Space
-    estimator: Estimate
-    outcome: Outcome
-    island: int
-
-    @property
-    def mixed(self) -> bool:
-        """Whether stages are on different kinds."""
-        return isinstance(self.estimator, MixedEstimator)
-
-    def devices(self, workload: Workload) -> list[Device]:
-        """The free devices in order, for each rank."""
-        if isinstance(self.estimator, MixedEstimator):
-            return self.estimator.devices(workload)
-        return devices_in_order(self.cluster, workload.parallelism.world_size)
-
-    def requires(self, workload: Workload) -> tuple[Requirement, ...]:
-        """The kind that each rank needs."""
-        if isinstance(self.estimator, MixedEstimator):
-            return self.estimator.requires(workload)
-        (kind,) = free_devices(self.cluster)
-        ranks = tuple(range(workload.parallelism.world_size))
-        return (Requirement(ranks=ranks, accelerator=kind),)
-
-
-def _searched(
-    task: Task, limits: Limits, cluster: Cluster, devices: int | None, keep: int
-) -> list[_Ground]:
-    """What the search finds on the devices of one kind.
-
-    With as many as asked for, or all that are free; then with fewer where that may be faster.
-    """
-    free, island = free_devices(cluster).total(), island_size(cluster)
-    sizes, estimator = domain_sizes(cluster), Estimator(cluster)
-
-    def on(counts: Sequence[int], limit_s: float) -> _Ground:
-        space = Space(task, limits, counts, island, sizes)
-        return _Ground(cluster, space, estimator, search(space, estimator, keep, limit_s), island)
-
-    grounds = [on([devices or free], math.inf)]
-    if devices is not None:
-        return grounds
-    if not grounds[0].outcome.best or free <= MOST_DEVICES_FOR_EVERY_NUMBER:
-        return [*grounds, on(range(1, free), _last_s(grounds, 1))] if free > 1 else grounds
-    for count in _easier_counts(free, island):
-        grounds.append(on([count], _last_s(grounds, keep)))
-    return grounds
-
-
-def _last_s(grounds: Sequence[_Ground], keep: int) -> float:
-    """Seconds of the last strategy that would be told; slower ones are of no interest."""
-    found = sorted(one.estimate.step_s for ground in grounds for one in ground.outcome.best)
-    return found[keep - 1] if len(found) >= keep else math.inf
-
-
-def _mixed(
-    task: Task, limits: Limits, cluster: Cluster, keep: int, known: Sequence[_Ground]
-) -> list[_Ground]:
-    """What the search finds for pipelines over all kinds of a cluster: those with most memory
-    first, which early stages need, and the fastest first and last."""
-    kinds = sorted(free_devices(cluster))
-    numbers = {kind: cluster.accelerator(kind) for kind in kinds}
-    precision = str(task.common["precision"])
-    orders = [
-        sorted(kinds, key=lambda kind: -numbers[kind].memory_bytes),
-        sorted(kinds, key=lambda kind: -numbers[kind].peak_of(precision)),
-    ]
-    found: list[_Ground] = []
-    for order in dict.fromkeys(tuple(order) for order in (*orders, orders[1][::-1])):
-        estimator = MixedEstimator(cluster, order)
-        space = MixedSpace(task, limits, cluster, estimator)
-        limit_s = _last_s([*known, *found], keep)
-        outcome = search(space, estimator, keep, limit_s, space.floors)
-        found.append(_Ground(cluster, space, estimator, outcome, island_size(cluster)))
-    return found
-
-
-def _sets_of_kinds(room: Mapping[str, int]) -> list[tuple[str, ...]]:
-    """Sets of two kinds or more, largest first: what they find rules out much of the others."""
-    kinds = sorted(room)
-    return [one for size in range(len(kinds), 1, -1) for one in combinations(kinds, size)]
-
-
-def _easier_counts(free: int, island: int) -> list[int]:
-    """The largest numbers of whole scale-up domains that divide well, where `free` does not."""
-    if _divides_well(free / island):
-        return []
-    smaller = (count for count in range(free // island, 0, -1) if _divides_well(count))
-    return [count * island for count, _ in zip(smaller, range(_FEWER_TRIED), strict=False)]
-
-
-def _divides_well(count: float) -> bool:
-    for factor in (2, 3):
-        while count % factor == 0:
-            count /= factor
-    return count == 1
-
-
 class _Planner:
     """Places what was found, ranks it and says why."""
 
     def __init__(
         self,
         cluster: Cluster,
-        grounds: list[_Ground],
+        grounds: list[Ground],
         devices: int | None,
         keep: int,
         time_limit_s: float,
@@ -292,7 +180,7 @@ class _Planner:
         found = [(one, ground) for ground in grounds for one in ground.outcome.best]
         self._found = sorted(found, key=lambda pair: pair[0].rank)[:keep]
         alone = [ground for ground in grounds if not ground.mixed]
-        self._ground = min(alone or grounds, key=lambda one: _last_s([one], 1))
+        self._ground = min(alone or grounds, key=lambda one: last_s([one], 1))
         ranks = self._found[0][0].workload.parallelism.world_size
         self._large = ranks > MOST_RANKS_OF_SMALL_PLANS
         self._placed = PLACED_OF_LARGE_PLANS if self._large else PLACED_OF_EACH_PLAN
@@ -312,7 +200,7 @@ class _Planner:
             if rule.strategy is not None and rule.fits
         ]
         inside = [(seated, one, ground) for seated, one, _ in thumbs if self._allowed(ground, one)]
-        fastest: dict[Any, tuple[Seated, Strategy, _Ground]] = {}
+        fastest: dict[Any, tuple[Seated, Strategy, Ground]] = {}
         for entry in sorted([*ranked, *inside], key=lambda entry: _order(entry[0])):
             kinds = tuple(need.accelerator for need in entry[0].requires)
             fastest.setdefault((entry[1].degrees, kinds), entry)
@@ -339,7 +227,7 @@ class _Planner:
             spine=self._cluster.spine,
         )
 
-    def _seated(self, one: Strategy, ground: _Ground, placed: bool) -> Seated:
+    def _seated(self, one: Strategy, ground: Ground, placed: bool) -> Seated:
         order = ground.devices(one.workload)
         requires = ground.requires(one.workload) if self._several else ()
         if not placed:
@@ -347,7 +235,7 @@ class _Planner:
         limit_s, seed = self._each_s, self._seed
         return seat(one.workload, ground.cluster, ground.estimator, limit_s, seed, order, requires)
 
-    def _allowed(self, ground: _Ground, one: Strategy) -> bool:
+    def _allowed(self, ground: Ground, one: Strategy) -> bool:
         """Whether a rule of thumb's choice, which may use fewer devices, is within the limits."""
         count = one.workload.parallelism.world_size
         if self._devices is not None and count != self._devices:
@@ -413,7 +301,7 @@ class _Planner:
         return notes
 
 
-def _findings(workload: Workload, ground: _Ground) -> list[str]:
+def _findings(workload: Workload, ground: Ground) -> list[str]:
     """What is unwise about a strategy without being forbidden."""
     if not isinstance(ground.estimator, Estimator):
         return []
