@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from .fabric import End, Fabric, fabric_facts, identifier
+from .fabric import End, Fabric, identifier
+from .fabric_facts import fabric_facts
 from .facts import Facts
 from .registry import Importer
 from .source import Source
