@@ -25,13 +25,12 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import mmap
 import os
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -40,14 +39,14 @@ from .checkpoint import Checkpointer
 from .checkpoint_history import CheckpointError, FencedAttempt, whole_number
 from .checkpoint_keep import Keep
 from .checkpoint_manifest import Kind
+from .checkpoint_memory import Memory
 from .checkpoint_pace import MTBF_VARIABLE, Pace
-from .checkpoint_state import kind_of, write_state
+from .checkpoint_state import kind_of, without_crc32, write_state
 from .checkpoint_storage import Writer, is_url
 from .checkpoint_writer import MESSAGE_BYTES
 from .notes import note
 
 _END_S = 5.0
-_MAPPED_BYTES = 2 << 20
 _log = logging.getLogger(__name__)
 
 
@@ -133,7 +132,7 @@ class BackgroundSaves:
         self._longest_wait_s = longest_wait_s
         self._agree = agree
         self._next_step: int | None = None
-        self._memory: _Memory | None = None
+        self._memory: Memory | None = None
         self._writer: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._writing: int | None = None
@@ -280,9 +279,9 @@ class BackgroundSaves:
 
     def _copy(self, kind: Kind, fill: Callable[[Writer], object]) -> int:
         if self._memory is None:
-            self._memory = _Memory()
+            self._memory = Memory()
         self._memory.rewind()
-        with _without_crc32() if kind is Kind.TORCH else contextlib.nullcontext():
+        with without_crc32() if kind is Kind.TORCH else contextlib.nullcontext():
             try:
                 fill(self._memory)
             except Exception as error:
@@ -379,68 +378,6 @@ class BackgroundSaves:
         if self.checkpointer.world_size == 1:
             return number
         return (self._agree or _broadcast)(number)
-
-
-class _Memory:
-    """A memory file that is written from its start, again and again; its pages stay."""
-
-    def __init__(self) -> None:
-        self.handle = os.memfd_create("railweave-checkpoint", os.MFD_CLOEXEC)
-        self._mapped: mmap.mmap | None = None
-        self._capacity = 0
-        self.size_bytes = 0
-        self.error: OSError | None = None
-
-    def rewind(self) -> None:
-        """Start over."""
-        self.size_bytes = 0
-        self.error = None
-
-    def write(self, data: Any, /) -> int:
-        """Take bytes or any contiguous buffer. Raises OSError where there is no memory."""
-        # Once for every few bytes that torch writes: the stall is mostly this.
-        view = memoryview(data).cast("B")
-        start = self.size_bytes
-        self.size_bytes = end = start + len(view)
-        if end > self._capacity:
-            self._grow(end)
-        self._mapped[start:end] = view  # type: ignore[index]
-        return end - start
-
-    def flush(self) -> None:
-        """Nothing is held back; torch asks for it."""
-
-    def _grow(self, end: int) -> None:
-        try:
-            # Twice as much costs nothing: pages that are never touched are not there.
-            capacity = -(-2 * end // _MAPPED_BYTES) * _MAPPED_BYTES
-            os.ftruncate(self.handle, capacity)
-            grown = mmap.mmap(self.handle, capacity)
-        except OSError as error:
-            self.error = error
-            raise
-        if self._mapped is not None:
-            self._mapped.close()
-        self._mapped, self._capacity = grown, capacity
-
-    def close(self) -> None:
-        """Let go of it; a writer that still reads it has a handle of its own."""
-        if self._mapped is not None:
-            self._mapped.close()
-        os.close(self.handle)
-
-
-@contextlib.contextmanager
-def _without_crc32() -> Iterator[None]:
-    """Have torch leave out a checksum of its own, which costs more than the copy."""
-    import torch
-
-    before = torch.serialization.get_crc32_options()
-    torch.serialization.set_crc32_options(False)
-    try:
-        yield
-    finally:
-        torch.serialization.set_crc32_options(before)
 
 
 def _broadcast(number: int) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import Any, BinaryIO, cast
 
 from .checkpoint_manifest import Kind
@@ -108,3 +110,16 @@ def read_state(stream: BinaryIO, kind: Kind) -> Any:
     import torch
 
     return torch.load(stream, map_location="cpu", weights_only=True)
+
+
+@contextlib.contextmanager
+def without_crc32() -> Iterator[None]:
+    """Have torch leave out a checksum of its own, which costs more than the copy."""
+    import torch
+
+    before = torch.serialization.get_crc32_options()
+    torch.serialization.set_crc32_options(False)
+    try:
+        yield
+    finally:
+        torch.serialization.set_crc32_options(before)

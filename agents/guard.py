@@ -16,7 +16,6 @@ import select
 import signal
 import socket
 import struct
-import subprocess
 import sys
 import time
 import traceback
@@ -26,21 +25,19 @@ from typing import Any
 from .belongings import Belongings
 from .journal import FINAL_PHASES, Journal, Record, apply, empty
 from .logs import last_lines, log_path
-from .lookout import LOOK_S, NAN_LOSS_LIMIT, NAN_LOSS_VARIABLE, Lookout, progress_path
+from .lookout import LOOK_S, NAN_LOSS_LIMIT, NAN_LOSS_VARIABLE, Lookout
 from .processes import (
     be_favoured,
     become_subreaper,
     below,
     detach,
-    die_with,
     own_children,
     process,
     send_signal,
     set_name,
     table,
 )
-from .progress import VARIABLE as PROGRESS_VARIABLE
-from .progress import create as create_progress
+from .rank_start import start_rank
 
 MARKER = "RAILWEAVE_ATTEMPT_ID"
 """Environment variable of every rank; finds what is left of an attempt whose guard was killed."""
@@ -233,41 +230,11 @@ class Guard:
         self._record({"phase": "running", "changes": changes})
 
     def _start(self, rank: dict[str, Any]) -> Record:
-        number: int = rank["rank"]
-        environment = {"PYTHONUNBUFFERED": "1", **os.environ, **self.launch["env"], **rank["env"]}
-        environment[MARKER] = self.marker
-        if create_progress(progress := progress_path(self.folder, number)):
-            environment[PROGRESS_VARIABLE] = str(progress)
-        guard_pid = os.getpid()
-
-        def prepare() -> None:
-            signal.pthread_sigmask(signal.SIG_SETMASK, [])
-            die_with(guard_pid)
-
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
-        try:
-            log = os.open(log_path(self.folder, number), flags, 0o600)
-        except OSError as error:
-            return {"rank": number, "error": f"its log cannot be opened: {error}"}
-        try:
-            started = subprocess.Popen(
-                self.launch["command"],
-                cwd=self.launch["working_dir"],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                umask=self.umask,
-                preexec_fn=prepare,
-            )
-        except (OSError, ValueError, subprocess.SubprocessError) as error:
-            return {"rank": number, "error": start_error(self.launch, environment, error)}
-        finally:
-            os.close(log)
-        started.returncode = 0  # ours to reap, whatever Popen thinks
-        self.pids[started.pid] = number
-        return {"rank": number, "pid": started.pid, "started_s": time.time()}
+        environment = {MARKER: self.marker}
+        pid, change = start_rank(self.launch, rank, environment, self.umask, self.folder)
+        if pid is not None:
+            self.pids[pid] = rank["rank"]
+        return change
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request of one client: a JSON line in, a JSON line out."""
@@ -326,30 +293,6 @@ class Guard:
 def _say(text: str) -> None:
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
-
-
-def start_error(launch: dict[str, Any], environment: dict[str, str], error: Exception) -> str:
-    """Why a rank could not be started, and what to change."""
-    node, command, folder = launch["node"], launch["command"][0], launch["working_dir"]
-    if not os.path.isdir(folder):
-        return (
-            f"working_dir {folder} is not a folder on node {node}; create it there, or use a path "
-            "on a file system that every node mounts"
-        )
-    if isinstance(error, FileNotFoundError):
-        found = os.path.join(folder, command) if "/" in command else ""
-        if found and os.path.exists(found):
-            return f"{command} exists on node {node}, but the interpreter in its #! line does not"
-        where = "" if found else f" in PATH ({environment.get('PATH', os.defpath)})"
-        return f"no command {command!r}{where} on node {node}; install it there or give its path"
-    if isinstance(error, PermissionError):
-        return (
-            f"{command} may not be executed on node {node}: {error.strerror}; make it executable "
-            "(chmod +x), start it with its interpreter, or give access to the working_dir"
-        )
-    if isinstance(error, OSError) and error.errno == 8:
-        return f"{command} is not a program node {node} can run; add a #! line or its interpreter"
-    return f"{command} cannot be started on node {node}: {error}"
 
 
 async def _guard(spec: dict[str, Any], folder: Path, raylet_fd: int, ready: int) -> None:

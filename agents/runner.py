@@ -14,12 +14,10 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import re
 import shutil
 import signal
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -29,20 +27,19 @@ from typing import Any
 from ..placement.files import write_text_atomically
 from . import journal, notes
 from .attempt import LogChunk, NodeLaunch, NodePhase, NodeStatus, Refused, StopReport
-from .belongings import Belongings
 from .detached import start_detached
 from .device_use import read_device_use
-from .guard import JOURNAL_NAME, KILL_WAIT_S, MARKER
-from .journal import FINAL_PHASES, Journal, Status
+from .guard import JOURNAL_NAME, KILL_WAIT_S
+from .guard_ends import SWEEP_S, ask_guard, close_if_dead, close_unstarted
+from .journal import FINAL_PHASES, Status
 from .logs import last_lines, log_path, read_chunk
 from .lookout import vitals_at_end
-from .processes import Process, below, end_all, having, process, send_signal, table
+from .processes import process, send_signal
 from .spec import Spec, remove_dead_sockets
 
 GUARD_START_S = 20.0
 _ANSWER_MARGIN_S = 5.0
 _VITALS_S = 1.0
-_SWEEP_S = 10.0
 _NOTED_S = 30.0
 _DEVICES_FREE_S = 10.0
 _CHUNK_BYTES = 1024 * 1024
@@ -137,7 +134,7 @@ class Runner:
                 told = {**found, "vitals": vitals, "now_s": time.time()}
                 return NodeStatus.model_validate(told)
             request = {"command": "wait", "after_seq": after_seq, "wait_s": left_s}
-            if self._ask(folder, request, left_s + _ANSWER_MARGIN_S) is None:
+            if ask_guard(folder, request, left_s + _ANSWER_MARGIN_S) is None:
                 time.sleep(min(0.05, left_s))
 
     def _vitals(self, status: Status, folder: Path) -> list[dict[str, Any]]:
@@ -152,7 +149,7 @@ class Runner:
         ]
         if status["phase"] != NodePhase.RUNNING.value:
             return failed
-        answer = self._ask(folder, {"command": "vitals"}, _VITALS_S) or {}
+        answer = ask_guard(folder, {"command": "vitals"}, _VITALS_S) or {}
         found = answer.get("vitals", [])
         return failed + (found if isinstance(found, list) else [])
 
@@ -167,13 +164,13 @@ class Runner:
         with self._exclusive(job_id):
             self._raise_fence(job_id, attempt)
             if Spec.read(folder) and not (folder / JOURNAL_NAME).exists():
-                self._close_unstarted(folder)
+                close_unstarted(folder)
         killed = 0
         survivors: tuple[int, ...] = ()
         if self._current(job_id, attempt)["phase"] not in ("unknown", *FINAL_PHASES):
             request = {"command": "stop", "grace_s": grace_s}
             wait_s = grace_s + KILL_WAIT_S + _ANSWER_MARGIN_S
-            answer = self._ask(folder, request, wait_s)
+            answer = ask_guard(folder, request, wait_s)
             if answer is not None:
                 killed, survivors = answer["killed"], tuple(answer["survivors"])
                 self._current(job_id, attempt)
@@ -354,12 +351,6 @@ class Runner:
                 f"within {GUARD_START_S:g} s; its log {folder / 'guard.log'} says: {said}"
             )
 
-    def _close_unstarted(self, folder: Path) -> None:
-        """Take the journal's place, so that a guard which is only now starting gives up."""
-        record = {"seq": 1, "phase": "stopped", "reason": "stopped before its guard was up"}
-        with contextlib.suppress(FileExistsError):
-            Journal.create(folder / JOURNAL_NAME, record).close()
-
     def _replayed(self, job_id: str, attempt: int) -> Status:
         """What the journal says. Raises FileNotFoundError."""
         status = journal.empty(job_id, attempt, self.node)
@@ -375,34 +366,10 @@ class Runner:
             status = self._replayed(job_id, attempt)
             if status["phase"] in FINAL_PHASES:
                 return status
-            self._close_if_dead(self._folder(job_id, attempt))
+            close_if_dead(self._folder(job_id, attempt))
             return self._replayed(job_id, attempt)
         except FileNotFoundError:
             return journal.empty(job_id, attempt, self.node)
-
-    def _close_if_dead(self, folder: Path) -> tuple[int, tuple[int, ...]]:
-        """End what a dead guard left behind and close its journal; nothing while it lives.
-
-        Returns how many processes were killed and which would not go.
-        """
-        taken = Journal.take_over(folder / JOURNAL_NAME)
-        spec = Spec.read(folder)
-        if taken is None or spec is None:
-            return 0, ()
-        try:
-            status = journal.replay(journal.empty("", 0, ""), journal.read(folder / JOURNAL_NAME))
-            if status["phase"] in FINAL_PHASES:
-                return 0, ()
-            belongings = Belongings.load(folder)
-            killed, survivors = end_all(lambda: _left(spec.marker, belongings), _SWEEP_S)
-            if not survivors:
-                freed, kept = belongings.remove()
-                taken.append({**_end_of_dead(status, folder), "freed": freed, "kept": kept})
-                taken.flush()
-                Path(spec.socket).unlink(missing_ok=True)
-            return killed, survivors
-        finally:
-            taken.close()
 
     def _stop_without_answer(
         self, job_id: str, attempt: int, grace_s: float
@@ -410,7 +377,7 @@ class Runner:
         """Stop an attempt whose guard does not answer: it has ended, lost its socket, or hangs."""
         folder = self._folder(job_id, attempt)
         guard = journal.read(folder / JOURNAL_NAME)[0]["guard"]
-        signals = [(signal.SIGKILL, _SWEEP_S)]
+        signals = [(signal.SIGKILL, SWEEP_S)]
         spec = Spec.read(folder)
         if spec and not os.path.exists(spec.socket):
             signals.insert(0, (signal.SIGTERM, grace_s + KILL_WAIT_S))
@@ -424,56 +391,9 @@ class Runner:
             if found is not None and found.start_ticks == guard["start_ticks"]:
                 send_signal(found, number)
             while time.monotonic() < give_up:
-                more, survivors = self._close_if_dead(folder)
+                more, survivors = close_if_dead(folder)
                 killed += more
                 if self._replayed(job_id, attempt)["phase"] in FINAL_PHASES:
                     return killed, ()
                 time.sleep(0.01)
         return killed, survivors
-
-    def _ask(
-        self, folder: Path, request: dict[str, Any], timeout_s: float
-    ) -> dict[str, Any] | None:
-        """The guard's answer; None when there is no guard or it does not answer in time."""
-        spec = Spec.read(folder)
-        if spec is None:
-            return None
-        try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-                connection.settimeout(timeout_s)
-                connection.connect(spec.socket)
-                connection.sendall(json.dumps(request).encode() + b"\n")
-                with connection.makefile("rb") as stream:
-                    answer = json.loads(stream.readline())
-        except (OSError, ValueError):
-            return None
-        return answer if isinstance(answer, dict) else None
-
-
-def _end_of_dead(status: Status, folder: Path) -> journal.Record:
-    """The last record of an attempt whose guard cannot write it any more."""
-    changes = [
-        {
-            "rank": rank["rank"],
-            "exited_s": time.time(),
-            "signal": int(signal.SIGKILL),
-            "error": "ended together with its guard, which died",
-            "last_lines": last_lines(log_path(folder, rank["rank"])),
-        }
-        for rank in status["ranks"]
-        if not rank.get("error") and rank.get("exited_s") is None
-    ]
-    reason = "its guard died; what was left of it was ended"
-    return {"seq": status["seq"] + 1, "changes": changes, "phase": "stopped", "reason": reason}
-
-
-def _left(marker: str, belongings: Belongings) -> list[Process]:
-    """The processes of an attempt whose guard is gone, and everything below them.
-
-    Most carry its marker; those that have cleared their environment are known from before.
-    """
-    processes = table()
-    carriers = [*having(MARKER, marker, processes.values()), *belongings.alive()]
-    found = {entry.pid: entry for entry in carriers}
-    found |= {entry.pid: entry for entry in below(found, processes)}
-    return list(found.values())
