@@ -24,8 +24,10 @@ from .class_bound import housed, surely_whole
 from .granules import next_cost
 from .part_cost import PartCost, crossed, crosses, divisions_of, part_cost, refined
 
-_SHARE = 0.8
-"""Part of the limit that the bound may take."""
+_SHARE, _LEAST_SHARE = 0.8, 0.6
+"""Parts of the limit that the bound may take at most, and whatever was done before."""
+_FIRST_SHARE = 0.6
+"""Part of the work for the first of several ways to class units, and so on."""
 _MOST_JOINED = 3
 """Weights of links that join classes, heaviest first."""
 _APART = 1.3
@@ -187,9 +189,10 @@ class _Job:
             if columns is None or len(columns.used) > MOST_COLUMNS:
                 continue
             problem = priced.problem
-            found = best_parts(problem, columns, prices.least, self.target, work / 2)
+            found = best_parts(problem, columns, prices.least, self.target, work)
             done, bound, choice = found.work, found.bound, found.choice
-            if choice is not None and bound < self.target:
+            # What is too hard without telling domains apart is not easier with it.
+            if found.best and bound < self.target:
                 apart = best_by_domain(problem, columns, bound, self.target, work - done)
                 if apart is not None:
                     done, bound = done + apart.work, apart.bound
@@ -314,7 +317,8 @@ def bound_by_parts(
         return PartedJob(0.0, None)
     domains = domains[np.argsort(free[domains] // size, kind="stable")]
     rooms = free[domains] // size
-    work = budget.time_limit_s * _SHARE
+    limit = budget.time_limit_s
+    work = min(limit * _SHARE, max(limit * _LEAST_SHARE, budget.left))
     made = [_Job.of(graph, class_of, rooms, known) for class_of in _ways(graph)]
     jobs = [job for job in made if job is not None]
     priced = []
@@ -327,11 +331,13 @@ def bound_by_parts(
     least = 0.0
     better: Ints | None = None
     alone = unit_graph(demand), np.arange(demand.ranks)
-    for bound, job, prices in sorted(priced, key=lambda one: -one[0]):
+    priced.sort(key=lambda one: -one[0])
+    for bound, job, prices in priced:
         least = max(least, next_cost(graph, bound, known))
         if least >= known or work <= 0.0:
             break
-        found = job.chosen(prices, work / 2)
+        last = job is priced[-1][1]
+        found = job.chosen(prices, work if last else work * _FIRST_SHARE)
         budget.charge(found.work)
         work -= found.work
         least = max(least, next_cost(graph, found.bound_bytes, known))

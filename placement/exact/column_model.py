@@ -3,37 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from ..jobs.index import Floats, Ints
-from ..loops.budget import Budget, Status, new_model, proved_least
-
-if TYPE_CHECKING:
-    from ortools.sat.python import cp_model
+from .least_sum import Sums, least_sum
 
 MOST_COLUMNS: Final = 3_000
 """Columns up to which the model is worth building."""
-_STEPS: Final = 1e10
-"""Whole numbers that stand for a cost of 1."""
-_BUILDING_WORK: Final = 2e-5
-"""Work a column of building the model."""
 
 
 @dataclass(frozen=True)
 class Chosen:
     """A column for each domain, `[class, domain]`, or None, and what no choice costs less than.
 
-    bound: infinite where no choice of the columns places every unit.
+    bound: the limit where no choice of the columns is cheaper.
     """
 
     spread: Ints | None
     bound: float
+    work: float
 
 
 def best_columns(
-    columns: Ints, paid: Floats, touched: Ints, height: Ints, rooms: Ints, work: float
+    columns: Ints,
+    paid: Floats,
+    touched: Ints,
+    height: Ints,
+    rooms: Ints,
+    limit: float,
+    work: float,
 ) -> Chosen:
     """The cheapest choice of one column a domain in which every class is placed whole.
 
@@ -44,36 +44,28 @@ def best_columns(
     than there are domains with more.
     """
     used = columns.sum(axis=1)
-    model = new_model()
-    often = []
-    for column, need in zip(columns, used.tolist(), strict=True):
-        some = column > 0
-        most = int((height[some] // column[some]).min(initial=len(rooms)))
-        most = min(most, int((rooms >= need).sum()))
-        often.append(model.new_int_var(0, most, ""))
-
-    def total(weight: Ints) -> cp_model.LinearExprT:
-        taken = np.flatnonzero(weight)
-        return sum(int(weight[c]) * often[c] for c in taken.tolist())
-
-    for p, units in enumerate(height.tolist()):
-        model.add(total(columns[:, p]) == units)
-        model.add(total(touched[:, p]) >= 2)
-    model.add(sum(often) == len(rooms))
-    for room in np.unique(rooms).tolist():
-        if (used > room).any():
-            model.add(total((used > room).astype(np.int64)) <= int((rooms > room).sum()))
-    model.minimize(total(np.rint(paid * _STEPS).astype(np.int64)))
-    budget = Budget(work)
-    budget.charge(_BUILDING_WORK * len(columns))
-    solver, status = budget.solve(model, share=1.0)
-    if status is Status.INFEASIBLE:
-        return Chosen(None, np.inf)
-    bound = (proved_least(solver, status) - len(rooms) / 2) / _STEPS
-    if status not in (Status.OPTIMAL, Status.FEASIBLE):
-        return Chosen(None, bound)
-    taken = np.repeat(np.arange(len(columns)), [solver.value(one) for one in often])
+    larger = [room for room in np.unique(rooms).tolist() if (used > room).any()]
+    sums = Sums(
+        paid,
+        np.vstack([columns.T, np.ones_like(used)]),
+        np.append(height, len(rooms)),
+        np.vstack([-touched.T, *((used > room).astype(np.int64) for room in larger)]),
+        np.array([-2] * len(height) + [int((rooms > room).sum()) for room in larger]),
+        _times(columns, used, height, rooms),
+    )
+    found = least_sum(sums, limit, work)
+    if found.often is None:
+        return Chosen(None, found.bound, found.work)
+    taken = np.repeat(np.arange(len(columns)), found.often)
     spread = np.zeros((len(height), len(rooms)), dtype=np.int64)
     by_room = np.argsort(-rooms, kind="stable")
     spread[:, by_room] = columns[taken[np.argsort(-used[taken], kind="stable")]].T
-    return Chosen(spread, bound)
+    return Chosen(spread, found.bound, found.work)
+
+
+def _times(columns: Ints, used: Ints, height: Ints, rooms: Ints) -> Ints:
+    """How often each column can be taken at most: by its classes, and by the domains with room."""
+    held = np.where(columns > 0, height // np.maximum(columns, 1), len(rooms))
+    fitting = (rooms >= used[:, None]).sum(axis=1)
+    times: Ints = np.minimum(held.min(axis=1, initial=len(rooms)), fitting)
+    return times

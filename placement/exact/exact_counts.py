@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -34,10 +34,14 @@ _SLACK = 1e-10
 
 @dataclass(frozen=True)
 class Proved:
-    """A spread, and a number that no spread costs less than: its own cost where it is the best."""
+    """A spread, and a number that no spread costs less than: its own cost where it is the best.
+
+    work: that was done to find out.
+    """
 
     spread: Ints
     bound: float
+    work: float
 
 
 def best_spread(problem: Counts, found: Ints, work: float, enough: float = np.inf) -> Proved | None:
@@ -59,7 +63,7 @@ def best_spread(problem: Counts, found: Ints, work: float, enough: float = np.in
     best = problem.bytes_of(found)
     step = max(np.abs(np.diff(problem.cost, axis=1)).max(initial=0.0), np.abs(problem.link).max())
     if step == 0.0:
-        return Proved(found, best)
+        return Proved(found, best, 0.0)
     return _Solving(problem, float(step)).solved(found, work, enough)
 
 
@@ -103,8 +107,9 @@ class _Solving:
         target = min(best, enough / self._step + slack)
         prices, done = self._priced(target, work / 2)
         if prices.value >= target - slack:
-            return Proved(found, min(prices.value, best) * self._step)
-        return self._cheaper(prices, found, target - slack, work - done)
+            return Proved(found, min(prices.value, best) * self._step, done)
+        cheaper = self._cheaper(prices, found, target - slack, work - done)
+        return replace(cheaper, work=cheaper.work + done)
 
     def _priced(self, target: float, work: float) -> tuple[_Prices, float]:
         """The best prices found, and the work it took."""
@@ -165,33 +170,36 @@ class _Solving:
         columns = self._columns(cost)
         within = columns.within(limit - constant)
         if within is None:
-            return Proved(found, prices.value * step)
+            return Proved(found, prices.value * step, 0.0)
         few = len(within[0]) <= MOST_COLUMNS
         share = work * _SUMS_SHARE if few else work
-        other = self._joined_up(*within, columns.after, limit - constant, share)
+        other, done = self._joined_up(*within, columns.after, limit - constant, share)
         bound = self._bytes_of(other) if other is not None and other.size else limit
         if other is None:
             if not few:
-                return Proved(found, prices.value * step)
-            other, bound = self._modelled(within[0], work - share)
+                return Proved(found, prices.value * step, done)
+            other, bound, spent = self._modelled(within[0], limit, work - done)
+            done += spent
             bound = min(limit, max(prices.value, bound))
         # Prices on touches count too little where a class is touched more often than it must be.
         if other is None or not other.size or self._bytes_of(other) > limit:
-            return Proved(found, min(bound, limit) * step)
-        return Proved(other, bound * step)
+            return Proved(found, min(bound, limit) * step, done)
+        return Proved(other, bound * step, done)
 
-    def _modelled(self, columns: Ints, work: float) -> tuple[Ints | None, float]:
-        """The best choice of columns that CP-SAT finds, and what none costs less than."""
+    def _modelled(
+        self, columns: Ints, limit: float, work: float
+    ) -> tuple[Ints | None, float, float]:
+        """The best choice of columns that CP-SAT finds, what none costs less than, and the work."""
         classes = np.arange(columns.shape[1])
         touched = self._touched[classes, columns].astype(np.int64)
         chosen = best_columns(
-            columns, self._paid(columns), touched, self._height, self._rooms, work
+            columns, self._paid(columns), touched, self._height, self._rooms, limit, work
         )
         if chosen.spread is None:
-            return None, chosen.bound
+            return None, chosen.bound, chosen.work
         spread = np.zeros((len(self._height), self._problem.domains), dtype=np.int64)
         spread[:, self._domain] = chosen.spread
-        return spread, chosen.bound
+        return spread, chosen.bound, chosen.work
 
     def _bytes_of(self, spread: Ints) -> float:
         return self._problem.bytes_of(spread) / self._step
@@ -206,8 +214,11 @@ class _Solving:
 
     def _joined_up(
         self, columns: Ints, priced: Floats, after: Floats, limit: float, work: float
-    ) -> Ints | None:
-        """The cheapest sum of a column a domain that is all units; as `_cheaper` says."""
+    ) -> tuple[Ints | None, float]:
+        """The cheapest sum of a column a domain that is all units, as `_cheaper` says; the work.
+
+        None where there are too many sums.
+        """
         words = Words.of(self._height)
         code = words.codes(columns)
         used = columns.sum(axis=1)
@@ -224,7 +235,7 @@ class _Solving:
             reach = np.searchsorted(priced[able], limit - so_far - loosest, side="right")
             pairs_left -= float(reach.sum()) + len(so_far)
             if pairs_left < 0:
-                return None
+                return None, work
             origin, column = fitting_pairs(
                 States(sums, so_far, units),
                 States(code[:, able], priced[able], used[able]),
@@ -235,7 +246,7 @@ class _Solving:
             )
             pairs_left -= len(origin) * _KEPT_PAIRS
             if len(origin) >= MOST_KEPT:
-                return None
+                return None, work
             column = able[column]
             true = true[origin] + paid[column]
             so_far, units = so_far[origin] + priced[column], units[origin] + used[column]
@@ -244,16 +255,16 @@ class _Solving:
             fresh = np.append(True, (np.diff(sums[:, by_sum]) != 0).any(axis=0))[: len(by_sum)]
             first = by_sum[fresh]
             if len(first) > _MOST_STATES:
-                return None
+                return None, work
             sums, so_far, units, true = sums[:, first], so_far[first], units[first], true[first]
             layers.append((origin[first], column[first]))
         ends = np.flatnonzero((sums == words.goal[:, None]).all(axis=0))
         if not len(ends):
-            return np.zeros((0, 0), dtype=np.int64)
+            return np.zeros((0, 0), dtype=np.int64), work - pairs_left / _PAIRS_PER_WORK
         state = int(ends[0])
         spread = np.zeros((len(self._height), self._problem.domains), dtype=np.int64)
         for j in range(len(layers) - 1, -1, -1):
             origin, column = layers[j]
             spread[:, self._domain[j]] = columns[column[state]]
             state = int(origin[state])
-        return spread
+        return spread, work - pairs_left / _PAIRS_PER_WORK

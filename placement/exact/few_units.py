@@ -9,6 +9,7 @@ import numpy as np
 from ..bounds.bound import SAFETY
 from ..jobs.gather import Gathered
 from ..jobs.index import Fabric, Ints
+from ..loops.budget import Budget
 from ..spread.counts import Counts
 from ..spread.descent import Spread
 from ..spread.room import Room
@@ -21,7 +22,7 @@ from .exact_counts import MOST_UNITS, best_spread
 
 _SEARCH_SHARE = 0.04
 _EXACT_SHARE = 0.3
-_IMPROVE_SHARE = 0.2
+_IMPROVE_SHARE = 0.1
 _SPLIT_SHARE = 0.1
 """Part of the work for improving a spread of atoms, before the bound and again after it."""
 _BALANCES = (0.0, 0.5, 1.0)
@@ -38,7 +39,7 @@ def spread_of_few(
     room: Room,
     problem: Counts,
     starts: list[Ints],
-    work: float,
+    budget: Budget,
     seed: int,
 ) -> tuple[Spread, float] | None:
     """The cheapest spread over the outermost domains, and a bound on the bytes between them.
@@ -52,28 +53,34 @@ def spread_of_few(
     outermost = room.inside[-1][0]
     free = np.bincount(fabric.slot_domain[-1], minlength=int(fabric.domain[-1].max()) + 1)
     atoms_free = free[outermost] // gathered.atom
+    work = budget.time_limit_s
     exact = work * _EXACT_SHARE
+    cost, proved, best = np.inf, False, None
     whole = problem.domains == len(outermost)
     blocks = search(problem, starts, work * _SEARCH_SHARE, seed)
-    cost, proved = np.inf, False
+    budget.charge(work * _SEARCH_SHARE)
     if whole:
         best = best_spread(problem, blocks, exact)
         if best is not None:
             blocks = best.spread
+            budget.charge(best.work)
             proved = best.bound >= problem.bytes_of(blocks) - SAFETY * abs(best.bound)
         if not proved:
             share = work * _IMPROVE_SHARE
             blocks = search(problem, [blocks, *starts], share, seed + 1, begun=True)
+            budget.charge(share)
         cost = problem.bytes_of(blocks) + chains.constant
     none = [np.zeros((0, len(outermost)), dtype=np.int64)] * problem.classes
     spread = Spread(blocks, none)
     least = 0.0
     if gathered.bearable:
         rooms = atoms_free // gathered.block
-        if proved and gathered.bearable == [(1.0, 1.0)] and (rooms == problem.room).all():
-            least = _of_blocks(gathered, cost)
+        even = gathered.bearable == [(1.0, 1.0)]
+        if best is not None and even and (rooms == problem.room).all():
+            # The same problem, of which the same work would tell the same.
+            least = _of_blocks(gathered, cost if proved else _safe(best.bound, chains.constant))
         else:
-            least = _by_blocks(gathered, chains, problem, blocks, rooms, exact)
+            least = _by_blocks(gathered, chains, problem, blocks, rooms, exact, budget)
     if split is None or cost <= least * (1 + SAFETY):
         return spread, least
     rooms = room.room[-1][outermost]
@@ -85,20 +92,28 @@ def spread_of_few(
 
     found = filled_up(blocks[:, : len(outermost)], plain, gathered.block)
     found = improved(split, rooms, found, work * _SPLIT_SHARE, seed + 1)
+    budget.charge(work * _SPLIT_SHARE)
     enough = min(cost, bytes_of(found))
-    bound, cheap = _by_atoms(gathered, split, found, atoms_free, exact, enough)
+    bound, cheap = _by_atoms(gathered, split, found, atoms_free, exact, enough, budget)
     least = max(least, bound)
     if (cheap.sum(axis=0) <= rooms).all():
         found = min(found, cheap, key=bytes_of)
     if bytes_of(found) > least * (1 + SAFETY):
         found = improved(split, rooms, found, work * _SPLIT_SHARE, seed + 2)
+        budget.charge(work * _SPLIT_SHARE)
     if bytes_of(found) < cost * (1 - SAFETY):
         spread = Spread(*parts_of_blocks(found, split.size))
     return spread, least
 
 
 def _by_blocks(
-    gathered: Gathered, chains: Chains, problem: Counts, found: Ints, rooms: Ints, work: float
+    gathered: Gathered,
+    chains: Chains,
+    problem: Counts,
+    found: Ints,
+    rooms: Ints,
+    work: float,
+    budget: Budget,
 ) -> float:
     """The bound of whole blocks, where they fit into the rooms that even split atoms leave."""
     if problem.domains != len(rooms) or not problem.fits(found):
@@ -109,6 +124,7 @@ def _by_blocks(
         lighter, constant = chains.weighed(loosest, nets, links)
         best = best_spread(lighter, found, work / len(gathered.bearable))
         if best is not None:
+            budget.charge(best.work)
             least = max(least, _safe(best.bound, constant))
     return _of_blocks(gathered, least)
 
@@ -125,6 +141,7 @@ def _by_atoms(
     rooms: Ints,
     work: float,
     known: float,
+    budget: Budget,
 ) -> tuple[float, Ints]:
     """The bound of single atoms, in which blocks may be split in any way; and a spread of them.
 
@@ -139,6 +156,7 @@ def _by_atoms(
         best = best_spread(problem, found, work / len(_BALANCES), enough)
         if best is None:
             continue
+        budget.charge(best.work)
         if part == 0.0:
             cheap = best.spread
         least = max(least, _safe(best.bound, split.constant))

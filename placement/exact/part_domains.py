@@ -50,14 +50,15 @@ def best_by_domain(
     solver, status = budget.solve(model.model, share=1.0)
     spent = work - budget.left
     if status is Status.INFEASIBLE:
-        return ChosenParts(limit, None, spent)
+        return ChosenParts(limit, None, False, spent)
     # Links are rounded down, each column by less than one.
     bound = (proved_least(solver, status) - len(problem.rooms)) / size
     bound = min(limit, max(least, bound))
     if status not in (Status.OPTIMAL, Status.FEASIBLE):
-        return ChosenParts(bound, None, spent)
+        return ChosenParts(bound, None, False, spent)
     chosen = sorted((d, k) for (k, d), one in model.taken.items() if solver.value(one))
-    return ChosenParts(bound, columns.choice[[k for _, k in chosen]], spent)
+    choice = columns.choice[[k for _, k in chosen]]
+    return ChosenParts(bound, choice, status is Status.OPTIMAL, spent)
 
 
 @dataclass

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..jobs.index import Floats, Ints
-from ..loops.budget import Budget, Status, new_model, proved_least
+from .least_sum import Sums, least_sum
 from .part_prices import PartProblem, Priced
-
-if TYPE_CHECKING:
-    from ortools.sat.python import cp_model
 
 MOST_COLUMNS = 8_000
 """Columns up to which the model is worth building."""
 _MOST_MET = 400_000
 """Columns that may be met before what their links cost is known."""
-_STEPS = 1e10
-"""Whole numbers that stand for the limit."""
-_BUILDING_WORK = 3e-5
-"""Work a column of finding the columns and building the model."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +32,13 @@ class PartColumns:
 class ChosenParts:
     """What no choice within a limit costs less than, the limit where there is none; and the best.
 
-    choice: `[domain, class]`, domains by rising room; None where none was found.
+    choice: `[domain, class]`, domains by rising room; None where none was found. best: whether it
+    is proved that no other is cheaper.
     """
 
     bound: float
     choice: Ints | None
+    best: bool
     work: float
 
 
@@ -128,40 +122,45 @@ def best_parts(
     often each column is taken: of those that need more than any one room no more than there are
     domains with more.
     """
-    model = new_model()
+    found = least_sum(_sums(problem, columns), limit, work)
+    bound = min(limit, max(least, found.bound))
+    if found.often is None:
+        return ChosenParts(bound, None, False, found.work)
+    taken = np.repeat(np.arange(len(columns.used)), found.often[: len(columns.used)])
+    taken = taken[np.argsort(columns.used[taken], kind="stable")]
+    return ChosenParts(bound, columns.choice[taken], found.best, found.work)
+
+
+def _sums(problem: PartProblem, columns: PartColumns) -> Sums:
+    """How often each column is taken, and then how many sets of each class are divided how."""
     rooms, used = problem.rooms, columns.used
-    most = np.searchsorted(rooms, used)
-    often = [model.new_int_var(0, len(rooms) - int(m), "") for m in most.tolist()]
-
-    def total(weight: Ints) -> cp_model.LinearExprT:
-        taken = np.flatnonzero(weight)
-        return sum(int(weight[k]) * often[k] for k in taken.tolist())
-
+    count = len(used)
+    splits = [each for cost in problem.costs for each in cost.divisions]
+    size = count + sum(len(each.splits) for each in splits)
+    equal, total = [np.repeat([1, 0], [count, size - count])], [len(rooms)]
+    times = [len(rooms) - np.searchsorted(rooms, used)]
+    first = count
     for p, cost in enumerate(problem.costs):
         parts = problem.parts[p][columns.choice[:, p]].astype(np.int64)
         for span, each in zip(problem.spans(p), cost.divisions, strict=True):
-            ways = [model.new_int_var(0, each.sets, "") for _ in each.splits]
-            model.add(sum(ways) == each.sets)
-            for a, held in enumerate(parts[:, span].T):
-                made = each.splits[:, a]
-                some = np.flatnonzero(made).tolist()
-                model.add(total(held) == sum(int(made[w]) * ways[w] for w in some))
-    model.add(sum(often) == len(rooms))
-    for room in np.unique(rooms).tolist():
-        if (used > room).any():
-            model.add(total((used > room).astype(np.int64)) <= int((rooms > room).sum()))
-    size = _STEPS / max(abs(limit), float(np.abs(columns.cost).max(initial=0.0)), 1e-9)
-    model.minimize(total(np.rint(columns.cost * size).astype(np.int64)))
-    budget = Budget(work)
-    budget.charge(_BUILDING_WORK * len(used))
-    solver, status = budget.solve(model, share=1.0)
-    spent = work - budget.left
-    if status is Status.INFEASIBLE:
-        return ChosenParts(limit, None, spent)
-    bound = (proved_least(solver, status) - len(rooms)) / size
-    bound = min(limit, max(least, bound))
-    if status not in (Status.OPTIMAL, Status.FEASIBLE):
-        return ChosenParts(bound, None, spent)
-    taken = np.repeat(np.arange(len(used)), [solver.value(one) for one in often])
-    taken = taken[np.argsort(used[taken], kind="stable")]
-    return ChosenParts(bound, columns.choice[taken], spent)
+            ways = slice(first, first + len(each.splits))
+            rows = np.zeros((1 + each.splits.shape[1], size), dtype=np.int64)
+            rows[0, ways] = 1
+            rows[1:, :count] = parts[:, span].T
+            rows[1:, ways] = -each.splits.T
+            equal.extend(rows)
+            total.extend([each.sets, *[0] * each.splits.shape[1]])
+            times.append(np.full(len(each.splits), each.sets))
+            first = ways.stop
+    larger = [room for room in np.unique(rooms).tolist() if (used > room).any()]
+    within = np.zeros((len(larger), size), dtype=np.int64)
+    for row, room in zip(within, larger, strict=True):
+        row[:count] = used > room
+    return Sums(
+        np.concatenate([columns.cost, np.zeros(size - count)]),
+        np.array(equal),
+        np.array(total),
+        within,
+        np.array([int((rooms > room).sum()) for room in larger], dtype=np.int64),
+        np.concatenate(times),
+    )

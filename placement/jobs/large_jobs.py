@@ -81,11 +81,6 @@ def found_by_search(
             method = "multilevel"
             slots = slots_on(fabric, gathered.atom_of, node)
             cost = float(cut_bytes(fabric, demand, slots)[-1])
-    if cost > bound * (1 + SAFETY):
-        classes = class_bound(fabric, demand, slots, cost, budget, seed)
-        bound = max(bound, classes.bound_bytes)
-        if classes.slots is not None and fewer_bytes(fabric, demand, classes.slots, slots):
-            slots, method = classes.slots, "classes"
     if small and (np.bincount(fabric.slot_node) % gathered.atom).any():
         apart = _rank_by_rank(fabric, demand, budget, seed)
         if fewer_bytes(fabric, demand, apart, slots):
@@ -97,6 +92,12 @@ def found_by_search(
         if parted.slots is not None and fewer_bytes(fabric, demand, parted.slots, slots):
             slots, method = parted.slots, "parts"
             cost = float(cut_bytes(fabric, demand, slots)[-1])
+    if cost > bound * (1 + SAFETY):
+        classes = class_bound(fabric, demand, slots, cost, budget, seed)
+        bound = max(bound, classes.bound_bytes)
+        if classes.slots is not None and fewer_bytes(fabric, demand, classes.slots, slots):
+            slots, method = classes.slots, "classes"
+        cost = float(cut_bytes(fabric, demand, slots)[-1])
     if cost > bound * (1 + SAFETY):
         bound = max(bound, _proved_by_units(fabric, gathered, room, budget, bound, seed, node))
         by_units = slots_on(fabric, gathered.atom_of, node)

@@ -46,7 +46,7 @@ PATIENCE_S = 10.0
 """Seconds above four times the limit that a busy machine may take before the clock decides."""
 
 
-_CP_SAT_PACE = 1.3
+CP_SAT_PACE = 1.3
 """Units of work that one of CP-SAT's deterministic seconds takes, its presolve included."""
 
 
@@ -94,9 +94,9 @@ class Budget:
         solver.parameters.interleave_search = workers > 1
         solver.parameters.random_seed = seed
         allowed = min(self.left, self.time_limit_s * share)
-        solver.parameters.max_deterministic_time = max(1e-3, allowed / _CP_SAT_PACE)
+        solver.parameters.max_deterministic_time = max(1e-3, allowed / CP_SAT_PACE)
         solver.parameters.max_time_in_seconds = max(0.05, self._wall_left_s)
         status = solver.solve(model)
-        self._work_left -= _CP_SAT_PACE * solver.response_proto.deterministic_time
+        self._work_left -= CP_SAT_PACE * solver.response_proto.deterministic_time
         self._wall_left_s -= solver.wall_time
         return solver, Status(int(status))

@@ -49,7 +49,7 @@ def place_chains(
     split = split_counts(gathered, chains)
     other = _OTHER_SHARE * min(1.0, len(gathered.atom_of) / FULL_RANKS)
     work = budget.left * (1 - other)
-    spread, least = _spread(fabric, gathered, chains, split, room, work, seed)
+    spread, least = _spread(fabric, gathered, chains, split, room, budget, work, seed)
     descent = Descent(fabric, gathered, chains, split, room)
     descent.go(spread, min(budget.left, _ENOUGH_INSIDE * gathered.atoms.units), seed)
     where = preferred(fabric, gathered, chains, descent)
@@ -67,6 +67,7 @@ def _spread(
     chains: Chains,
     split: SplitCounts | None,
     room: Room,
+    budget: Budget,
     work: float,
     seed: int,
 ) -> tuple[Spread, float]:
@@ -76,8 +77,10 @@ def _spread(
     problem = counts_in(chains, chains.height, room, level, outermost, gathered.block)
     starts = [start for start in starts_of(problem) if problem.fits(start)]
     nothing = -chains.constant + 1e-9 * abs(chains.constant)
-    few = spread_of_few(fabric, gathered, chains, split, room, problem, starts, work, seed)
+    own = Budget(work)
+    few = spread_of_few(fabric, gathered, chains, split, room, problem, starts, own, seed)
     if few is not None:
+        budget.charge(work - own.left)
         return few
     opened, _ = problem.opened()
     blocks = search(opened, starts, work * _FIRST_SHARE, seed, nothing)

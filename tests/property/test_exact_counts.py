@@ -128,9 +128,11 @@ def test_more_classes_than_a_word_has_bits_for_are_cut_at_their_lightest_link() 
     assert found.bound == pytest.approx(problem.bytes_of(found.spread))
 
 
-@given(problems())
+@given(problems(), st.sampled_from([0.01, 0.3, 3.0]))
 @relaxed
-def test_the_model_of_columns_chooses_what_brute_force_finds(case: tuple[Counts, Ints]) -> None:
+def test_the_model_of_columns_chooses_what_brute_force_finds(
+    case: tuple[Counts, Ints], over: float
+) -> None:
     problem, _ = case
     spreads = list(every_spread(problem))
     columns = np.unique(np.concatenate([other.T for other in spreads]), axis=0)
@@ -138,8 +140,9 @@ def test_the_model_of_columns_chooses_what_brute_force_finds(case: tuple[Counts,
     joined = np.minimum(columns, np.roll(columns, -1, axis=1)) @ problem.link
     paid = problem.cost[classes, columns].sum(axis=1) - joined
     touched = (columns > 0).astype(np.int64) + (columns == problem.height)
-    found = best_columns(columns, paid, touched, problem.height, problem.room, 1.0)
     least = min(problem.bytes_of(other) for other in spreads)
+    limit = least + over * max(1.0, abs(least))
+    found = best_columns(columns, paid, touched, problem.height, problem.room, limit, 1.0)
     assert found.spread is not None and problem.fits(found.spread)
     assert problem.bytes_of(found.spread) == pytest.approx(least, abs=1e-6)
     assert least - 1e-6 <= found.bound <= least
