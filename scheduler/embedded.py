@@ -7,7 +7,6 @@ its own processes, so that killing one is what a power loss is to a real cluster
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import secrets
 import shutil
@@ -16,15 +15,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from ..agents import processes
-from ..placement.files import write_text_atomically
 from .embedded_node import HEAD, EmbeddedNode, check_nodes
 from .embedded_ports import AgentPorts, ClaimedPort
+from .embedded_record import EmbeddedRecord
+from .embedded_start import start_command, start_environment, start_failure
 from .keeper_link import EmbeddedClusterError, KeeperLink, tail
 
 __all__ = [
@@ -44,8 +42,7 @@ _AT_A_TIME = 2
 _NODE_START_S = 120.0
 _LONGEST_TEMPORARY_FOLDER = 20
 _RAY_GAVE_UP = "timed out during startup"
-_RECORD_FORMAT = "railweave.embedded/1"
-_NODE_ID, _NODE_ID_BYTES = "RAY_OVERRIDE_NODE_ID_FOR_TESTING", 28
+_NODE_ID_BYTES = 28
 
 Progress = Callable[[str], None]
 
@@ -266,44 +263,40 @@ class EmbeddedCluster:
         atexit.unregister(self.stop)
         keeper = self._live_keeper()
         keeper.detached = True
-        data = {
-            "format": _RECORD_FORMAT,
-            "address": self.address,
-            "token_path": self.environment()["RAY_AUTH_TOKEN_PATH"],
-            "port": self._port,
-            "keeper_pid": keeper.process.pid,
-            "keeper_start_ticks": keeper.process.start_ticks,
-            "directory": os.fspath(keeper.directory),
-            "state_dir": os.fspath(self.state_dir),
-            "durable": self.durable,
-            "head": asdict(self._planned[0]),
-            "started": self._started,
-            "subnet": self._subnet,
-            "octets": self._octets,
-            "nodes": [asdict(node) for node in list(self._running.values())],
-        }
-        write_text_atomically(record, json.dumps(data, indent=1) + "\n")
+        EmbeddedRecord(
+            address=self.address,
+            token_path=self.environment()["RAY_AUTH_TOKEN_PATH"],
+            port=self._port,
+            keeper_pid=keeper.process.pid,
+            keeper_start_ticks=keeper.process.start_ticks,
+            directory=keeper.directory,
+            state_dir=self.state_dir,
+            durable=self.durable,
+            head=self._planned[0],
+            started=self._started,
+            subnet=self._subnet,
+            octets=self._octets,
+            nodes=tuple(self._running.values()),
+        ).write(record)
 
     @classmethod
     def attach(cls, record: str | os.PathLike[str]) -> Self | None:
-        """The cluster that `detach` left running; None when there is none any more."""
-        try:
-            data = json.loads(Path(record).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        """The cluster that `detach` left running; None when there is none any more.
+
+        Raises EmbeddedClusterError for one that another version of Railweave left running.
+        """
+        found = EmbeddedRecord.read(record)
+        if found is None:
             return None
-        if not isinstance(data, dict) or data.get("format") != _RECORD_FORMAT:
-            return None
-        entry = processes.process(data["keeper_pid"])
-        if entry is None or entry.start_ticks != data["keeper_start_ticks"] or entry.state == "Z":
-            return None
-        cluster = cls([], state_dir=data["state_dir"], durable=data["durable"])
-        cluster._planned = [EmbeddedNode(**data["head"])]
-        cluster._directory = Path(data["directory"])
-        cluster._keeper = KeeperLink(cluster._directory, entry)
-        cluster._port = data["port"]
-        cluster._subnet, cluster._octets = data["subnet"], data["octets"]
-        cluster._started = data["started"]
-        cluster._running = {node["name"]: EmbeddedNode(**node) for node in data["nodes"]}
+        written, keeper = found
+        cluster = cls([], state_dir=written.state_dir, durable=written.durable)
+        cluster._planned = [written.head]
+        cluster._directory = written.directory
+        cluster._keeper = KeeperLink(written.directory, keeper)
+        cluster._port = written.port
+        cluster._subnet, cluster._octets = written.subnet, dict(written.octets)
+        cluster._started = written.started
+        cluster._running = {node.name: node for node in written.nodes}
         return cluster
 
     def __enter__(self) -> Self:
@@ -338,14 +331,14 @@ class EmbeddedCluster:
                     # Ray gives a raylet 30 s, which a machine that is busy elsewhere can exceed.
                     if _RAY_GAVE_UP not in tail(log, 8000) or name in again:
                         found = "ended while it started"
-                        raise EmbeddedClusterError(self._failure(node, log, found))
+                        raise self._failure(node, log, found)
                     again.add(name)
                     say(f"node {name} was not up in Ray's time for it; once more")
                     starting[name] = (node, self._launch(node))
                     give_up = time.monotonic() + _NODE_START_S
                 elif time.monotonic() > give_up:
                     found = f"was not up within {_NODE_START_S:g} s"
-                    raise EmbeddedClusterError(self._failure(node, log, found))
+                    raise self._failure(node, log, found)
             time.sleep(0.02)
 
     def _launch(self, node: EmbeddedNode) -> Path:
@@ -360,85 +353,27 @@ class EmbeddedCluster:
         self._release(node.name)
         self._ports[node.name] = AgentPorts(node_id, directory, head=node.name == HEAD)
         log.unlink(missing_ok=True)
+        head = self._port if node.name == HEAD else self.address
+        settings = self.environment()
+        store = folder / "gcs" if self.durable else None
         self._ask(
             verb="start",
             name=node.name,
-            argv=self._command(node, directory),
-            env={**self._node_environment(), _NODE_ID: node_id},
+            argv=start_command(
+                node, self._ip(node.name), head, directory, self._ports[node.name].arguments()
+            ),
+            env=start_environment(settings, node_id, self._health_check_timeout_s, store),
             log=os.fspath(log),
         )
         return log
-
-    def _command(self, node: EmbeddedNode, directory: Path) -> list[str]:
-        labels = ",".join(f"{key}={value}" for key, value in node.labels().items())
-        resources = {"railweave_device": node.devices} if node.devices else {}
-        role = (
-            [
-                "--head",
-                f"--port={self._port}",
-                "--include-dashboard=false",
-                "--no-monitor",
-            ]
-            if node.name == HEAD
-            else [f"--address={self.address}"]
-        )
-        return [
-            *(
-                sys.executable,
-                "-m",
-                "ray.scripts.scripts",
-                "start",
-                "--block",
-                "--log-color=false",
-                *role,
-            ),
-            f"--node-ip-address={self._ip(node.name)}",
-            f"--node-name={node.name}",
-            f"--labels={labels}",
-            f"--resources={json.dumps(resources)}",
-            f"--num-cpus={node.cpus}",
-            "--num-gpus=0",
-            "--object-store-memory=80000000",
-            f"--temp-dir={directory}",
-            *self._ports[node.name].arguments(),
-            "--include-log-monitor=false",
-            "--disable-usage-stats",
-        ]
-
-    def _node_environment(self) -> dict[str, str]:
-        # A Ray setting of the user's own (an address, another token) would point nodes elsewhere.
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
-        settings = self.environment()
-        del settings["RAY_ADDRESS"]
-        if self.durable:
-            folder = self._live_keeper().directory / "gcs"
-            settings |= {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": os.fspath(folder)}
-        return inherited | settings | {
-            "RAY_health_check_initial_delay_ms": "1000",
-            "RAY_health_check_period_ms": "500",
-            "RAY_health_check_timeout_ms": f"{1000 * self._health_check_timeout_s:.0f}",
-            "RAY_health_check_failure_threshold": "3",
-            "RAY_worker_niceness": "0",
-            "RAY_enable_worker_prestart": "false",
-            "RAY_prestart_worker_first_driver": "false",
-            "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-            "RAY_USAGE_STATS_ENABLED": "0",
-            "RAY_raylet_start_wait_time_s": "120",
-            "PYTHONUNBUFFERED": "1",
-        }  # fmt: skip
 
     def _ip(self, name: str) -> str:
         """A loopback address of the node's own, so that nodes differ by address as real ones do."""
         return f"127.{self._subnet}.{self._octets[name]}"
 
-    def _failure(self, node: EmbeddedNode, log: Path, what: str) -> str:
-        lines = tail(log, 4000).splitlines()[-12:]
-        said = "\n".join(f"  {line}" for line in lines) or "  nothing"
-        return (
-            f"Ray node {node.name} {what}. Its log {log} ends:\n{said}\n"
-            f"A node needs about 0.4 GB of memory and some CPU; {len(self._running)} of "
-            f"{len(self._planned)} were up. Free memory or start fewer nodes, then try again."
-        )
+    def _failure(self, node: EmbeddedNode, log: Path, what: str) -> EmbeddedClusterError:
+        up = f"{len(self._running)} of {len(self._planned)}"
+        return EmbeddedClusterError(start_failure(node, tail(log, 4000), log, what, up))
 
     def _release(self, name: str) -> None:
         if (ports := self._ports.pop(name, None)) is not None:
