@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from railweave.agents.netprobe import Opening, PathMeasurement, steady_bytes_per_s
+from railweave.agents.netprobe import Opening, PathMeasurement
 from railweave.agents.probe_end import PairProbe, PathProbe, ProbeOrder
 from railweave.agents.prober import Answers, Probed, ProbeSettings, probe
+from railweave.agents.steady_rate import steady_bytes_per_s
 from railweave.agents.trace import TracedPath, equal_cost_paths
 from railweave.placement import InvalidInput
 from railweave.placement.inference.measurements import Measurement, Pair, ProbeKind, ProbeRound
