@@ -21,6 +21,7 @@ from ..loops.budget import Budget
 from ..spread.structure import ways_to_class
 from .bound import SAFETY
 from .class_bound import housed, surely_whole
+from .class_ways import class_ways
 from .granules import next_cost
 from .part_cost import PartCost, crossed, crosses, divisions_of, part_cost, refined
 
@@ -28,10 +29,6 @@ _SHARE, _LEAST_SHARE = 0.8, 0.6
 """Parts of the limit that the bound may take at most, and whatever was done before."""
 _FIRST_SHARE = 0.6
 """Part of the work for the first of several ways to class units, and so on."""
-_MOST_JOINED = 3
-"""Weights of links that join classes, heaviest first."""
-_APART = 1.3
-"""Ratio of weights from which they are different."""
 _MOST_DIVISIONS = 5
 _MOST_CLOSER = 3
 """Pairs of divisions, and single ones, that are looked at closer."""
@@ -319,7 +316,7 @@ def bound_by_parts(
     rooms = free[domains] // size
     limit = budget.time_limit_s
     work = min(limit * _SHARE, max(limit * _LEAST_SHARE, budget.left))
-    made = [_Job.of(graph, class_of, rooms, known) for class_of in _ways(graph)]
+    made = [_Job.of(graph, class_of, rooms, known) for class_of in class_ways(graph)]
     jobs = [job for job in made if job is not None]
     priced = []
     for job in jobs:
@@ -353,30 +350,3 @@ def bound_by_parts(
         budget.charge(spent)
         least = max(least, bound)
     return PartedJob(next_cost(graph, least, known), better)
-
-
-def _ways(graph: UnitGraph) -> list[Ints]:
-    """Ways to class units: those that nets join, and those that links of about one weight join too.
-
-    Of links between classes only those of a chain count; the others do where their ends are in one.
-    """
-    ways = ways_to_class(graph)
-    first = ways[0]
-    across = first[graph.link[0]] != first[graph.link[1]]
-    weights = np.unique(graph.link_weight[across])[::-1]
-    ends = np.flatnonzero(weights[:-1] > weights[1:] * _APART)
-    for few in np.split(weights, ends + 1)[:_MOST_JOINED] if len(weights) else ():
-        alike = across & (graph.link_weight >= few[-1]) & (graph.link_weight <= few[0])
-        class_of = _joined(first, graph.link[:, alike])
-        if class_of.any() and not any((class_of == way).all() for way in ways):
-            ways.append(class_of)
-    return ways
-
-
-def _joined(class_of: Ints, link: Ints) -> Ints:
-    """Classes that links join as one, numbered by first appearance."""
-    leader = np.arange(int(class_of.max()) + 1)
-    for one, other in np.unique(class_of[link], axis=1).T.tolist():
-        leader[leader == leader[other]] = leader[one]
-    _, first, number = np.unique(leader[class_of], return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[number]

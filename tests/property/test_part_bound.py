@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from railweave.placement import place
+from railweave.placement.bounds.class_ways import class_ways, directions
 from railweave.placement.bounds.granules import next_cost
 from railweave.placement.bounds.part_bound import part_bound
 from railweave.placement.bounds.part_cost import (
@@ -27,7 +28,7 @@ from railweave.placement.exact.held_counts import held_bound
 from railweave.placement.exact.unit_classes import families_of_class
 from railweave.placement.jobs.index import Floats, Ints
 from railweave.placement.spread.structure import ways_to_class
-from unit_grids import every_placement, grid, paid_by
+from unit_grids import every_placement, grid, paid_by, rings_in_a_grid
 
 from benchmarks import small
 
@@ -137,6 +138,47 @@ def test_no_placement_costs_less_than_the_bound_of_parts(
         found = part_bound(graph, class_of, rooms, known, 1.0)
         assert found.bound_bytes <= least + 1e-7
         assert next_cost(graph, min(found.bound_bytes, least), known) <= least * (1 + 1e-8)
+
+
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from([(2, 2, 2), (2, 3, 1), (2, 4, 1), (3, 3, 1), (1, 3, 3), (2, 2, 1)]),
+    st.sampled_from([1.0, 1.4, 3.0]),
+)
+@relaxed
+def test_no_placement_costs_less_than_the_bound_of_classes_in_a_grid(
+    seed: int, shape: tuple[int, int, int], over: float
+) -> None:
+    chance = np.random.default_rng(seed)
+    graph = rings_in_a_grid(chance, *shape)
+    rooms = chance.integers(1, graph.units, 3)
+    rooms[0] += max(0, graph.units - int(rooms.sum()))
+    least = float(every_placement(graph, rooms)[1].min())
+    known = least * over + (over - 1.0)
+    for class_of in class_ways(graph):
+        found = part_bound(graph, class_of, rooms, known, 1.0)
+        assert found.bound_bytes <= least + 1e-7
+
+
+def test_of_classes_in_a_grid_those_in_a_column_may_be_one() -> None:
+    graph = rings_in_a_grid(np.random.default_rng(0), 2, 8, 5)
+    ways = class_ways(graph)
+    column = np.tile(np.repeat(np.arange(8), 5), 2)
+    assert any((way == column).all() for way in ways)
+    # Both rings of a stage that must be split cost more together than each where it is.
+    rooms = np.array([5, 35, 47])
+    rings = part_bound(graph, ways[0], rooms, 1e3, 1.0).bound_bytes
+    assert part_bound(graph, column, rooms, 1e3, 1.0).bound_bytes > rings
+
+
+def test_the_directions_of_a_grid_are_its_columns_and_each_step_along_its_rows() -> None:
+    number = np.arange(8).reshape(2, 4)
+    steps = [(number[0], number[1]), *((number[:, i], number[:, i + 1]) for i in range(3))]
+    pairs = np.concatenate([np.stack(step) for step in steps], axis=1)
+    found = directions(pairs)
+    assert sorted(some.T.tolist() for some in found) == sorted(
+        np.stack(step).T.tolist() for step in steps
+    )
 
 
 ONE_CLASS = [(2, 4), (3, 3), (2, 2, 2), (2, 5), (9,), (1, 3, 3)]

@@ -28,15 +28,35 @@ def grid(chance: np.random.Generator, classes: int, shape: tuple[int, ...]) -> U
             groups += [(form, (row + c * units).tolist(), weight) for row in rows]
         for u in range(units) if c else ():
             groups.append((PAIRS, [(c - 1) * units + u, c * units + u], 1.5))
-    groups = [group for group in groups if len(group[1]) > 1]
+    return graph_of(classes * units, [group for group in groups if len(group[1]) > 1])
+
+
+def rings_in_a_grid(chance: np.random.Generator, rows: int, along: int, size: int) -> UnitGraph:
+    """Rings of units in rows and columns, each unit linked to that of the rings beside its own."""
+    ring = np.arange(rows * along * size).reshape(rows, along, size)
+    across, onward = chance.choice([0.5, 1.0, 2.0], 2).tolist()
+    groups: list[tuple[int, list[int], float]] = [
+        (RING, members.tolist(), 2.0) for members in ring.reshape(-1, size) if size > 1
+    ]
+    for one, other, weight in [
+        (ring[1:], ring[:-1], across),
+        (ring[:, 1:], ring[:, :-1], onward),
+    ]:
+        ends = zip(one.ravel().tolist(), other.ravel().tolist(), strict=True)
+        groups += [(PAIRS, list(pair), weight) for pair in ends]
+    return graph_of(ring.size, groups)
+
+
+def graph_of(units: int, groups: list[tuple[int, list[int], float]]) -> UnitGraph:
+    """The graph of groups, each a form, its members and its weight."""
     return unit_graph(
         Demand(
-            ranks=classes * units,
+            ranks=units,
             form=np.array([form for form, _, _ in groups]),
             weight=np.array([weight for _, _, weight in groups]),
             start=np.concatenate([[0], np.cumsum([len(m) for _, m, _ in groups])]),
             member=np.concatenate([np.array(m) for _, m, _ in groups]),
-            kind=np.full(classes * units, ANY_KIND),
+            kind=np.full(units, ANY_KIND),
         )
     )
 
