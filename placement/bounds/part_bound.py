@@ -10,7 +10,7 @@ import numpy as np
 from ..exact.exact_counts import MOST_UNITS
 from ..exact.held_counts import held_bound
 from ..exact.part_domains import best_by_domain
-from ..exact.part_model import MOST_COLUMNS, best_parts, columns_within, surviving
+from ..exact.part_model import PartColumns, best_parts, columns_within, surviving
 from ..exact.part_prices import PartProblem, Priced, price_parts
 from ..exact.part_seats import ClassParts, seated_parts
 from ..exact.unit_classes import chain_of_classes, families_by_class, family_key
@@ -34,8 +34,11 @@ _MOST_CLOSER = 3
 """Pairs of divisions, and single ones, that are looked at closer."""
 _PRICE_SHARE = 0.6
 """Part of the work for prices; the rest is for models."""
-_HELD_SHARE = 0.4
-"""Part of the limit for the model of how many sets have how many units in a domain."""
+_HELD_SHARE, _MOST_HELD_CLASSES = 0.4, 2
+"""Part of the limit for the model of how many sets have how many units in a domain, at least, and
+classes that nets join up to which it is tried."""
+_NEAR = 0.1
+"""Part of what is missing to the cost known by which a problem may tell less than the best."""
 _SLACK = 1e-9
 """Costs that differ by less, relative to the whole, are equal."""
 _ROUNDING = 1e-11
@@ -180,30 +183,47 @@ class _Job:
         return _Priced(problems, sets, least, done)
 
     def chosen(self, prices: _Priced, work: float) -> PartResult:
-        """The cheapest choice of parts for all domains, by the first problem with few columns."""
+        """The cheapest choice of parts for all domains, by the problem that `_simplest` says."""
+        simplest = self._simplest(prices) if prices.least < self.target else None
+        if simplest is None:
+            return PartResult(self.bytes_of(prices.least), None, 0.0)
+        problem, sets, columns = simplest
+        found = best_parts(problem, columns, prices.least, self.target, work)
+        done, bound, choice = found.work, found.bound, found.choice
+        # What is too hard without telling domains apart is not easier with it.
+        if found.best and bound < self.target:
+            apart = best_by_domain(problem, columns, bound, self.target, work - done)
+            if apart is not None:
+                done, bound = done + apart.work, apart.bound
+                choice = choice if apart.choice is None else apart.choice
+        parts = None
+        if choice is not None:
+            parts = [
+                ClassParts(members, of, [each.rows[which] for each in cost.divisions])
+                for members, of, cost, which in zip(
+                    self.members, sets, problem.costs, choice.T, strict=True
+                )
+            ]
+        return PartResult(self.bytes_of(bound), parts, done)
+
+    def _simplest(
+        self, prices: _Priced
+    ) -> tuple[PartProblem, list[list[Ints]], PartColumns] | None:
+        """Of the problems that tell about as much as any, the one with the fewest columns.
+
+        None where all have too many.
+        """
+        near = prices.least - _NEAR * (self.target - prices.least)
+        simplest: tuple[PartProblem, list[list[Ints]], PartColumns] | None = None
         for priced, sets in zip(prices.problems, prices.sets, strict=True):
-            columns = columns_within(priced, self.target) if prices.least < self.target else None
-            if columns is None or len(columns.used) > MOST_COLUMNS:
+            if simplest is not None and priced.value < near:
                 continue
-            problem = priced.problem
-            found = best_parts(problem, columns, prices.least, self.target, work)
-            done, bound, choice = found.work, found.bound, found.choice
-            # What is too hard without telling domains apart is not easier with it.
-            if found.best and bound < self.target:
-                apart = best_by_domain(problem, columns, bound, self.target, work - done)
-                if apart is not None:
-                    done, bound = done + apart.work, apart.bound
-                    choice = choice if apart.choice is None else apart.choice
-            parts = None
-            if choice is not None:
-                parts = [
-                    ClassParts(members, of, [each.rows[which] for each in cost.divisions])
-                    for members, of, cost, which in zip(
-                        self.members, sets, problem.costs, choice.T, strict=True
-                    )
-                ]
-            return PartResult(self.bytes_of(bound), parts, done)
-        return PartResult(self.bytes_of(prices.least), None, 0.0)
+            columns = columns_within(priced, self.target)
+            if columns is None:
+                continue
+            if simplest is None or len(columns.used) < len(simplest[2].used):
+                simplest = priced.problem, sets, columns
+        return simplest
 
     def _problem(self, some: list[list[int]], crossed: list[PartCost] | None = None) -> PartProblem:
         """The problem with one division of every class, or with two that are crossed."""
@@ -316,12 +336,16 @@ def bound_by_parts(
     rooms = free[domains] // size
     limit = budget.time_limit_s
     work = min(limit * _SHARE, max(limit * _LEAST_SHARE, budget.left))
+    few_classes = int(ways_to_class(graph)[0].max()) < _MOST_HELD_CLASSES
+    work -= limit * _HELD_SHARE if few_classes else 0.0
     made = [_Job.of(graph, class_of, rooms, known) for class_of in class_ways(graph)]
     jobs = [job for job in made if job is not None]
     priced = []
+    pricing = work * _PRICE_SHARE
     for job in jobs:
-        prices = job.priced(work * _PRICE_SHARE / len(jobs))
+        prices = job.priced(pricing / len(jobs))
         budget.charge(prices.work)
+        work -= prices.work
         priced.append((job.bytes_of(prices.least), job, prices))
         if prices.least >= job.target:
             return PartedJob(known, None)
@@ -345,8 +369,8 @@ def bound_by_parts(
                 cost = np.inf if slots is None else float(cut_bytes(fabric, demand, slots)[-1])
                 if cost < known * (1 - SAFETY):
                     known, better = cost, slots
-    if least < known and not ways_to_class(graph)[0].any():
-        bound, spent = held_bound(graph, rooms, known, budget.time_limit_s * _HELD_SHARE)
+    if least < known and few_classes:
+        bound, spent = held_bound(graph, rooms, known, limit * _HELD_SHARE + max(0.0, work))
         budget.charge(spent)
         least = max(least, bound)
     return PartedJob(next_cost(graph, least, known), better)

@@ -13,7 +13,8 @@ from ..bounds.class_cost import Family, class_cost
 from ..bounds.part_cost import divisions_of, set_splits
 from ..jobs.index import Floats, Ints
 from ..jobs.units import UnitGraph
-from ..loops.budget import Budget, Status, new_model, proved_least
+from ..loops.budget import Status, new_model
+from ..loops.settled import settled
 from .unit_classes import families_of_class
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ _MOST_SPLIT = 14
 _LARGEST = 1e9
 """Largest whole number that stands for the bytes that are known; of larger ones CP-SAT has been met
 to call a model infeasible that has solutions."""
+_MOST_TRIED = 1_000_000
+"""Prices, in each of many units, that are looked at for one that they are multiples of."""
 _MOST_WHOLE = 2.0**62
 """Up to here prices fit whole numbers of 64 bits."""
 _EXACT = 1e-6
@@ -36,10 +39,11 @@ _BUILDING_WORK = 2e-5
 def held_bound(graph: UnitGraph, rooms: Ints, known: float, work: float) -> tuple[float, float]:
     """What no placement costs less than, `known` at most, and the work done.
 
-    graph: units of one class. rooms: of the domains, in units. known: bytes of some placement. Of
-    every domain it is told how many sets of each family of nets have how many units in it. That
-    these are the same units for all families is told only by what one says of how far another
-    reaches. 0 where the model would be too large.
+    graph: units of a job; what a domain pays is told of families of nets that hold all of them, so
+    it is little where these are many classes. rooms: of the domains, in units. known: bytes of some
+    placement. Of every domain it is told how many sets of each family of nets have how many units
+    in it. That these are the same units for all families is told only by what one says of how far
+    another reaches. 0 where the model would be too large.
     """
     paying = families_of_class(graph, np.zeros(graph.units, dtype=np.int64))
     if not paying:
@@ -226,13 +230,12 @@ class _Model:
         paid = sum(step * one for step, one in self.paid if step)
         self.model.add(paid <= most)
         self.model.minimize(paid)
-        budget = Budget(work)
-        budget.charge(_BUILDING_WORK * len(self.model.proto.variables))
-        solver, status = budget.solve(self.model, share=1.0)
-        spent = work - budget.left
-        if status is Status.INFEASIBLE:
+        building = _BUILDING_WORK * len(self.model.proto.variables)
+        ended = settled(self.model, work - building, probing=True)
+        spent = building + ended.work
+        if ended.status is Status.INFEASIBLE:
             return target, spent
-        return max(0.0, proved_least(solver, status)) * self.unit, spent
+        return max(0.0, ended.bound) * self.unit, spent
 
 
 def _in_blocks(met: Ints) -> bool:
@@ -281,6 +284,17 @@ def _unit(paid: list[Floats], known: float) -> float:
     near = np.rint(every).astype(np.int64)
     unit = float(np.gcd.reduce(near))
     exact = unit > 0 and np.abs(every - near).max() <= _EXACT
-    if not exact or known / unit > _LARGEST:
-        return known / _LARGEST
-    return unit
+    if every.any() and (not exact or known / unit > _LARGEST):
+        return _about_common(np.unique(every[every > 0]), known)
+    return unit if exact else known / _LARGEST
+
+
+def _about_common(prices: Floats, known: float) -> float:
+    """Of many units, all about as small as may be, the one that prices rounded down lose least in.
+
+    What is lost on prices that have none in common can keep a bound from what is known.
+    """
+    units = known / (_LARGEST - np.arange(_MOST_TRIED // len(prices)))
+    steps = prices[:, None] / units
+    lost = ((steps - np.floor(steps)) / prices[:, None]).sum(axis=0)
+    return float(units[np.argmin(lost)])

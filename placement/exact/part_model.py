@@ -10,9 +10,9 @@ from ..jobs.index import Floats, Ints
 from .least_sum import Sums, least_sum
 from .part_prices import PartProblem, Priced
 
-MOST_COLUMNS = 8_000
+_MOST_COLUMNS = 8_000
 """Columns up to which the model is worth building."""
-_MOST_MET = 400_000
+_MOST_MET = 80_000
 """Columns that may be met before what their links cost is known."""
 
 
@@ -61,7 +61,7 @@ def surviving(priced: Priced, limit: float) -> list[Ints] | None:
 def columns_within(priced: Priced, limit: float) -> PartColumns | None:
     """All columns that may be part of a sum within a limit; None where there are too many."""
     found = priced.within(limit)
-    if found is None:
+    if found is None or len(found[0]) > _MOST_COLUMNS:
         return None
     rows, slack = found
     problem = priced.problem
@@ -86,6 +86,8 @@ def columns_within(priced: Priced, limit: float) -> PartColumns | None:
     rows = rows[owner]
     lost = (np.minimum(rows, np.roll(rows, -1, axis=1)) - overlaps(problem, choice)) * problem.link
     kept = lost.sum(axis=1) <= slack
+    if kept.sum() > _MOST_COLUMNS:
+        return None
     rows, choice, lost = rows[kept], choice[kept], lost[kept]
     paid = np.zeros(len(rows))
     for p, cost in enumerate(problem.costs):

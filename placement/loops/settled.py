@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _CUT_LEVELS = (1, 0)
 """Of each way. Whether cuts help differs widely from model to model."""
+_PROBING_LEVEL = 2
+"""Of the first way, where it is to probe, as CP-SAT does by itself."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +28,15 @@ class Settled:
     work: float
 
 
-def settled(model: cp_model.CpModel, work: float) -> Settled:
-    """Minimise with about so much work in each of two threads, none of which probes at first.
+def settled(model: cp_model.CpModel, work: float, probing: bool = False) -> Settled:
+    """Minimise with about so much work in each of two threads.
 
+    probing: whether the first begins by probing, which costs much of what little work there is.
     Which of them ends first on the clock makes no difference: the second counts where it proves
     that there is no solution, or where the first ends without a proof.
     """
-    solvers = [_solver(level, work) for level in _CUT_LEVELS]
+    probes = (_PROBING_LEVEL if probing else 0, 0)
+    solvers = [_solver(*way, work) for way in zip(_CUT_LEVELS, probes, strict=True)]
 
     def run(way: int) -> Status:
         status = Status(int(solvers[way].solve(model)))
@@ -56,12 +60,12 @@ def settled(model: cp_model.CpModel, work: float) -> Settled:
     return Settled(status, bound, solver, done)
 
 
-def _solver(cut_level: int, work: float) -> cp_model.CpSolver:
+def _solver(cut_level: int, probing_level: int, work: float) -> cp_model.CpSolver:
     from ortools.sat.python import cp_model
 
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
-    solver.parameters.cp_model_probing_level = 0
+    solver.parameters.cp_model_probing_level = probing_level
     solver.parameters.cut_level = cut_level
     solver.parameters.max_deterministic_time = max(1e-3, work / CP_SAT_PACE)
     solver.parameters.max_time_in_seconds = 4 * work + PATIENCE_S

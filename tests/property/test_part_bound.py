@@ -222,6 +222,32 @@ def test_prices_without_a_common_divisor_lead_to_no_false_proof(
         assert held_bound(graph, np.array(rooms), least * over, 1.0)[0] <= least * (1 + 1e-9)
 
 
+def test_prices_without_a_common_divisor_are_rounded_to_next_to_nothing() -> None:
+    rooms, told = np.array([5, 4, 2]), []
+    for seed in range(6):
+        graph = grid(np.random.default_rng(seed), 1, (3, 3))
+        prices = np.random.default_rng(seed).uniform(1e9, 3e10, graph.nets)
+        weight = prices[np.unique(graph.weight, return_inverse=True)[1]]
+        graph = replace(graph, weight=weight)
+        least = float(every_placement(graph, rooms)[1].min())
+        for known in (least, 1.1 * least):
+            bound = held_bound(graph, rooms, known, 1.0)[0]
+            assert bound <= least * (1 + 1e-9)
+        told.append(held_bound(graph, rooms, least, 1.0)[0] / least)
+    assert sum(one >= 1 - 1e-8 for one in told) >= 4
+
+
+@given(st.integers(0, 10**6), st.sampled_from([(2, 2), (3,), (4,), (2, 1, 2)]))
+@relaxed
+def test_of_two_linked_classes_held_counts_bound_both(seed: int, shape: tuple[int, ...]) -> None:
+    chance = np.random.default_rng(seed)
+    graph = grid(chance, 2, shape)
+    rooms = chance.integers(1, graph.units, 3)
+    rooms[0] += max(0, graph.units - int(rooms.sum()))
+    least = float(every_placement(graph, rooms)[1].min())
+    assert held_bound(graph, rooms, 1.2 * least + 0.2, 1.0)[0] <= least * (1 + 1e-9)
+
+
 @pytest.mark.parametrize("factor", [1e-18, 1e18, 1e27])
 def test_bytes_of_any_size_are_bounded_alike(factor: float) -> None:
     rooms = np.array([5, 4, 2])
