@@ -95,15 +95,15 @@ def _paid(units: int, nest: list[Family], level: int, across: list[Family]) -> F
         low, high = np.array([0]), np.array([1])
     least, size = np.zeros((1, 2)), 1
     for k, family in enumerate(nest):
-        least = _together(least, family.size // size) + family.paid
+        least = together(least, family.size // size) + family.paid
         size = family.size
         if k == level:
             a = np.arange(size + 1)
             allowed = (low[:, None] <= a) & (a <= high[:, None])
             least = np.where(allowed, least, np.inf)
-    least = _together(least, units // size)
+    least = together(least, units // size)
     for family in across:
-        alone = _together(family.paid[None, :], units // family.size)
+        alone = together(family.paid[None, :], units // family.size)
         if level >= 0:
             roles = _roles(nest[level], family, low, high)
             least = least + np.maximum(alone, roles[:, None])
@@ -122,7 +122,7 @@ def _roles(nest: Family, across: Family, low: Ints, high: Ints) -> Floats:
     return across.least * np.maximum(0, touched - np.minimum(complete, met.shape[1]))
 
 
-def _together(least: Floats, copies: int) -> Floats:
+def together(least: Floats, copies: int) -> Floats:
     """`[case, y]`: least cost of y units in so many sets, each of which costs `least`."""
     power, total = least, None
     while True:

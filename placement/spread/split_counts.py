@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..bounds.class_cost import together
 from ..jobs.gather import Gathered
 from ..jobs.index import ANY_KIND, PAIRS, RING, TREE, Floats, Ints
 from ..jobs.units import UnitGraph
@@ -41,20 +42,15 @@ class _Stage:
         """
         if balance in self.known:
             return self.known[balance]
-        total = self.blocks * self.size
-        high, low = np.array(
-            [(h, low) for h in range(self.size + 1) for low in range(h + 1)], dtype=np.int64
-        ).T
+        # Between these the families see no difference, and the loosest of each costs least.
+        levels = sorted(
+            {0, self.size}.union(*(range(0, self.size, c) for c, _, _ in self.families))
+        )
+        high, low = np.array([(h, low) for h in levels for low in levels if low <= h]).T
         share = self.inside + balance * self.balancing()
-        least = np.full((len(high), total + 1), np.inf)
-        least[:, 0] = 0.0
-        for _ in range(self.blocks):
-            more = np.full_like(least, np.inf)
-            for a in range(self.size + 1):
-                allowed = (low <= a) & (a <= high)
-                paid = least[allowed, : total + 1 - a] + share[a]
-                more[allowed, a:] = np.minimum(more[allowed, a:], paid)
-            least = more
+        a = np.arange(self.size + 1)
+        allowed = (low[:, None] <= a) & (a <= high[:, None])
+        least = together(np.where(allowed, share, np.inf), self.blocks)
         least += np.array([self._roles(int(a), int(b)) for a, b in zip(low, high, strict=True)])[
             :, None
         ]
