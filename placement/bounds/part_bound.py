@@ -34,7 +34,7 @@ _MOST_CLOSER = 3
 """Pairs of divisions, and single ones, that are looked at closer."""
 _PRICE_SHARE = 0.6
 """Part of the work for prices; the rest is for models."""
-_HELD_SHARE, _MOST_HELD_CLASSES = 0.4, 2
+_HELD_SHARE, _MOST_HELD_CLASSES = 0.3, 2
 """Part of the limit for the model of how many sets have how many units in a domain, at least, and
 classes that nets join up to which it is tried."""
 _NEAR = 0.1

@@ -21,7 +21,10 @@ from ..spread.structure import Chains
 from .exact_counts import MOST_UNITS, best_spread
 
 _SEARCH_SHARE = 0.04
-_EXACT_SHARE = 0.3
+_EXACT_SHARE, _PARTED_SHARE = 0.3, 0.15
+"""Parts of the work for the bound; the smaller where one by parts of sets is to follow."""
+MOST_PARTED_RANKS = 512
+"""Ranks up to which it is."""
 _IMPROVE_SHARE = 0.1
 _SPLIT_SHARE = 0.1
 """Part of the work for improving a spread of atoms, before the bound and again after it."""
@@ -54,7 +57,8 @@ def spread_of_few(
     free = np.bincount(fabric.slot_domain[-1], minlength=int(fabric.domain[-1].max()) + 1)
     atoms_free = free[outermost] // gathered.atom
     work = budget.time_limit_s
-    exact = work * _EXACT_SHARE
+    parted = len(gathered.atom_of) <= MOST_PARTED_RANKS
+    exact = work * (_PARTED_SHARE if parted else _EXACT_SHARE)
     cost, proved, best = np.inf, False, None
     whole = problem.domains == len(outermost)
     blocks = search(problem, starts, work * _SEARCH_SHARE, seed)

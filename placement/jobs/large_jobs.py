@@ -64,7 +64,7 @@ def found_by_search(
         left_out = chains.left_out_bytes - closing > _LEFT_OUT * chains.link_constant
         work = budget.time_limit_s * _APART_SHARE
         work = work if small else max(budget.left, work)
-        if left_out and _better_apart(fabric, gathered, room, work, seed, node):
+        if left_out and _better_apart(fabric, gathered, room, budget, work, seed, node):
             method = "multilevel"
     else:
         place_irregular(fabric, gathered.atoms, room, budget, seed, node)
@@ -77,7 +77,7 @@ def found_by_search(
     again = _crosses_inside(fabric, gathered, demand, slots) if proved else small
     if chains is not None and again and not left_out:
         work = budget.time_limit_s * (_SINGLE_SHARE if small else _APART_SHARE)
-        if _better_apart(fabric, gathered, room, work, seed, node):
+        if _better_apart(fabric, gathered, room, budget, work, seed, node):
             method = "multilevel"
             slots = slots_on(fabric, gathered.atom_of, node)
             cost = float(cut_bytes(fabric, demand, slots)[-1])
@@ -118,11 +118,21 @@ def _crosses_inside(fabric: Fabric, gathered: Gathered, demand: Demand, slots: I
 
 
 def _better_apart(
-    fabric: Fabric, gathered: Gathered, room: Room, work: float, seed: int, node: Ints
+    fabric: Fabric,
+    gathered: Gathered,
+    room: Room,
+    budget: Budget,
+    work: float,
+    seed: int,
+    node: Ints,
 ) -> bool:
     """Whether placing the atoms of a job as if they made no chains is better; fills `node`."""
     tried = np.full(gathered.atoms.units, -1, dtype=np.int64)
-    place_irregular(fabric, gathered.atoms, room, Budget(work), seed, tried)
+    own = Budget(work)
+    place_irregular(fabric, gathered.atoms, room, own, seed, tried)
+    # A large job's bound has its own share, whatever the search took.
+    if len(gathered.atom_of) <= _MOST_SINGLE:
+        budget.charge(work - own.left)
     found, before = (bytes_by_level(fabric, gathered.atoms, each) for each in (tried, node))
     if not fewer(found, before):
         return False
@@ -165,6 +175,8 @@ def _proved_by_units(
 def _rank_by_rank(fabric: Fabric, demand: Demand, budget: Budget, seed: int) -> Ints:
     """Slots when nothing is kept together: where nodes have devices left that no atom fits."""
     node = np.full(demand.ranks, -1, dtype=np.int64)
-    own = Budget(budget.time_limit_s * _SINGLE_SHARE)
+    work = budget.time_limit_s * _SINGLE_SHARE
+    own = Budget(work)
     place_irregular(fabric, unit_graph(demand), Room.of(fabric, 1), own, seed, node)
+    budget.charge(work - own.left)
     return slots_on(fabric, np.arange(demand.ranks), node)
