@@ -13,7 +13,7 @@ from .index import ANY_KIND, Demand, Fabric, Ints
 from .tensor_groups import scale_up_tier, tensor_groups
 from .units import contract, mixed_kinds, unit_graph
 
-MOST_RANKS = 2048
+MOST_RANKS = 200_000
 """Ranks up to which a job is placed so; larger ones are gathered by what groups weigh."""
 
 
