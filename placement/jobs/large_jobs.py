@@ -9,6 +9,7 @@ from ..bounds.class_bound import class_bound
 from ..bounds.general_bound import general_bound
 from ..bounds.granules import next_cost
 from ..bounds.part_bound import bound_by_parts
+from ..bounds.unit_bound import unit_bound
 from ..division.arrange import divide
 from ..division.irregular import bytes_by_level, place_irregular
 from ..division.local import Local
@@ -36,6 +37,8 @@ _APART_SHARE = 0.4
 _MOST_INSIDE = 256
 """Atoms up to which a job that is proved best at the spine is placed so too, for the tiers inside.
 """
+_UNIT_SHARE = 0.3
+"""Part of the limit for a bound by single ranks, where atoms hold together less than firmly."""
 _LOOSE = 1.05
 """Bytes over the bound from which another bound is tried."""
 
@@ -73,6 +76,9 @@ def found_by_search(
     cost = float(cut_bytes(fabric, demand, slots)[-1])
     if bound > 0.0 and gathered.atom_grip >= 1.0:
         bound = next_cost(gathered.atoms, bound, cost)
+    if cost > bound * (1 + SAFETY) and gathered.atom_grip < 1.0:
+        work = budget.time_limit_s * _UNIT_SHARE
+        bound = max(bound, unit_bound(fabric, demand, gathered.atom_of, cost, work))
     proved = cost <= bound * (1 + SAFETY)
     again = _crosses_inside(fabric, gathered, demand, slots) if proved else small
     if chains is not None and again and not left_out:
@@ -87,7 +93,7 @@ def found_by_search(
             slots, method = apart, "multilevel"
     cost = float(cut_bytes(fabric, demand, slots)[-1])
     if cost > bound * (1 + SAFETY) and small:
-        parted = bound_by_parts(fabric, demand, cost, budget, seed)
+        parted = bound_by_parts(fabric, demand, cost, bound, budget, seed)
         bound = max(bound, parted.bound_bytes)
         if parted.slots is not None and fewer_bytes(fabric, demand, parted.slots, slots):
             slots, method = parted.slots, "parts"
