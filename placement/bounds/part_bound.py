@@ -10,7 +10,7 @@ import numpy as np
 from ..exact.exact_counts import MOST_UNITS
 from ..exact.held_counts import held_bound
 from ..exact.part_domains import best_by_domain
-from ..exact.part_model import PartColumns, best_parts, columns_within, surviving
+from ..exact.part_model import MOST_COLUMNS, PartColumns, best_parts, columns_within, surviving
 from ..exact.part_prices import PartProblem, Priced, price_parts
 from ..exact.part_seats import ClassParts, seated_parts
 from ..exact.unit_classes import chain_of_classes, families_by_class, family_key
@@ -34,11 +34,16 @@ _MOST_CLOSER = 3
 """Pairs of divisions, and single ones, that are looked at closer."""
 _PRICE_SHARE = 0.6
 """Part of the work for prices; the rest is for models."""
-_HELD_SHARE, _MOST_HELD_CLASSES = 0.3, 2
-"""Part of the limit for the model of how many sets have how many units in a domain, at least, and
-classes that nets join up to which it is tried."""
+_DOMAINS_SHARE = 0.5
+"""Part of the work left for telling domains apart, where that may help."""
+_HELD_SHARE, _MOST_HELD_CLASSES = 0.1, 2
+"""Part of the limit from which the model of how many sets have how many units in a domain is worth
+building, and classes that nets join up to which it is."""
 _NEAR = 0.1
 """Part of what is missing to the cost known by which a problem may tell less than the best."""
+_BEHIND, _FEW_COLUMNS = 0.5, 1_000
+"""Part of what is missing to the cost known by which prices may tell less than what is proved, and
+columns up to which a model may still tell more."""
 _SLACK = 1e-9
 """Costs that differ by less, relative to the whole, are equal."""
 _ROUNDING = 1e-11
@@ -182,17 +187,21 @@ class _Job:
         least = min(self.target, max(priced.value for priced in problems))
         return _Priced(problems, sets, least, done)
 
-    def chosen(self, prices: _Priced, work: float) -> PartResult:
-        """The cheapest choice of parts for all domains, by the problem that `_simplest` says."""
+    def chosen(self, prices: _Priced, work: float, most: int = MOST_COLUMNS) -> PartResult:
+        """The cheapest choice of parts for all domains, by the problem that `_simplest` says.
+
+        most: columns up to which it is looked for.
+        """
         simplest = self._simplest(prices) if prices.least < self.target else None
-        if simplest is None:
+        if simplest is None or len(simplest[2].used) > most:
             return PartResult(self.bytes_of(prices.least), None, 0.0)
         problem, sets, columns = simplest
         found = best_parts(problem, columns, prices.least, self.target, work)
         done, bound, choice = found.work, found.bound, found.choice
         # What is too hard without telling domains apart is not easier with it.
         if found.best and bound < self.target:
-            apart = best_by_domain(problem, columns, bound, self.target, work - done)
+            rest = (work - done) * _DOMAINS_SHARE
+            apart = best_by_domain(problem, columns, bound, self.target, rest)
             if apart is not None:
                 done, bound = done + apart.work, apart.bound
                 choice = choice if apart.choice is None else apart.choice
@@ -320,11 +329,12 @@ class PartedJob:
 
 
 def bound_by_parts(
-    fabric: Fabric, demand: Demand, known: float, budget: Budget, seed: int
+    fabric: Fabric, demand: Demand, known: float, bound: float, budget: Budget, seed: int
 ) -> PartedJob:
     """What no placement goes below, 0 where nothing is known, and maybe a better placement.
 
-    known: bytes of some placement.
+    known: bytes of some placement. bound: what is proved already, which may tell so much more than
+    prices of parts do that models of these are not worth their work.
     """
     free = np.bincount(fabric.slot_domain[-1])
     graph, unit_of = surely_whole(demand, free)
@@ -337,7 +347,6 @@ def bound_by_parts(
     limit = budget.time_limit_s
     work = min(limit * _SHARE, max(limit * _LEAST_SHARE, budget.left))
     few_classes = int(ways_to_class(graph)[0].max()) < _MOST_HELD_CLASSES
-    work -= limit * _HELD_SHARE if few_classes else 0.0
     made = [_Job.of(graph, class_of, rooms, known) for class_of in class_ways(graph)]
     jobs = [job for job in made if job is not None]
     priced = []
@@ -353,12 +362,13 @@ def bound_by_parts(
     better: Ints | None = None
     alone = unit_graph(demand), np.arange(demand.ranks)
     priced.sort(key=lambda one: -one[0])
-    for bound, job, prices in priced:
-        least = max(least, next_cost(graph, bound, known))
+    for told, job, prices in priced:
+        least = max(least, next_cost(graph, told, known))
         if least >= known or work <= 0.0:
             break
+        most = _FEW_COLUMNS if told + _BEHIND * (known - told) < bound else MOST_COLUMNS
         last = job is priced[-1][1]
-        found = job.chosen(prices, work if last else work * _FIRST_SHARE)
+        found = job.chosen(prices, work if last else work * _FIRST_SHARE, most)
         budget.charge(found.work)
         work -= found.work
         least = max(least, next_cost(graph, found.bound_bytes, known))
@@ -369,8 +379,8 @@ def bound_by_parts(
                 cost = np.inf if slots is None else float(cut_bytes(fabric, demand, slots)[-1])
                 if cost < known * (1 - SAFETY):
                     known, better = cost, slots
-    if least < known and few_classes:
-        bound, spent = held_bound(graph, rooms, known, limit * _HELD_SHARE + max(0.0, work))
+    if least < known and few_classes and work > limit * _HELD_SHARE:
+        held, spent = held_bound(graph, rooms, known, work)
         budget.charge(spent)
-        least = max(least, bound)
+        least = max(least, held)
     return PartedJob(next_cost(graph, least, known), better)

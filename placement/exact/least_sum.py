@@ -62,21 +62,18 @@ def least_sum(sums: Sums, limit: float, work: float) -> LeastSum:
     much from that which the costs themselves do not show. Any prices give a valid bound.
     """
     building = _BUILDING_WORK * len(sums.cost)
-    priced = _Priced.of(sums) if work > building else None
+    priced = OverPrices.of(sums) if work > building else None
     if priced is None:
         return LeastSum(-np.inf, None, False, min(work, building))
-    gap = limit - priced.least
-    if gap <= 0.0:
+    if limit <= priced.least:
         return LeastSum(limit, None, False, building)
-    unit = max(gap / _STEPS, _FINEST * priced.largest)
+    unit = priced.unit(limit)
     model, often = _model(sums, priced, limit - priced.base, unit)
     ended = settled(model, work - building)
     spent = building + ended.work
     if ended.status is Status.INFEASIBLE:
         return LeastSum(limit, None, False, spent)
-    # What is over is rounded down, so this is no more than it is in fact.
-    told = max(priced.least, priced.base + ended.bound * unit)
-    bound = min(limit, told - _FINEST * priced.largest)
+    bound = priced.bound(ended.bound, limit)
     if ended.status not in (Status.OPTIMAL, Status.FEASIBLE):
         return LeastSum(bound, None, False, spent)
     found = np.zeros(len(sums.cost), dtype=np.int64)
@@ -86,7 +83,7 @@ def least_sum(sums: Sums, limit: float, work: float) -> LeastSum:
 
 
 @dataclass(frozen=True)
-class _Priced:
+class OverPrices:
     """Costs over the prices of sums: a choice costs `base`, `over @ often`, and `left @ unused`.
 
     unused: of each room. least: what all of that is not below. largest: the largest of the sums
@@ -99,8 +96,20 @@ class _Priced:
     least: float
     largest: float
 
+    def unit(self, limit: float) -> float:
+        """What one of the whole numbers of a model of what is over stands for."""
+        return max((limit - self.least) / _STEPS, _FINEST * self.largest)
+
+    def bound(self, told: float, limit: float) -> float:
+        """What no choice costs less than where no sum of the model is below `told`.
+
+        What is over is rounded down there, so it is no more than it is in fact.
+        """
+        least = max(self.least, self.base + told * self.unit(limit))
+        return min(limit, least - _FINEST * self.largest)
+
     @classmethod
-    def of(cls, sums: Sums) -> _Priced | None:
+    def of(cls, sums: Sums) -> OverPrices | None:
         """At the prices of the linear program; None where rounding hinders it."""
         # Imported here because most jobs do without it.
         from ortools.linear_solver import pywraplp
@@ -134,7 +143,7 @@ def _fill(rows: list[pywraplp.Constraint], often: list[pywraplp.Variable], weigh
 
 
 def _model(
-    sums: Sums, priced: _Priced, gap: float, unit: float
+    sums: Sums, priced: OverPrices, gap: float, unit: float
 ) -> tuple[cp_model.CpModel, dict[int, cp_model.IntVar]]:
     """The model of what is paid over the prices, at most `gap`; and the numbers that it is about.
 

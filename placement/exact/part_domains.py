@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -9,8 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..jobs.index import Ints
-from ..loops.budget import Budget, Status, new_model, proved_least
-from .part_model import ChosenParts, PartColumns, overlaps
+from ..loops.budget import Status, new_model
+from ..loops.settled import settled
+from .least_sum import OverPrices
+from .part_model import ChosenParts, PartColumns, overlaps, part_sums
 from .part_prices import PartProblem
 
 if TYPE_CHECKING:
@@ -22,8 +25,6 @@ _MOST_WAYS = 4_000
 """Ways to divide a set of one class among the domains."""
 _MOST_FLOWS = 20_000
 """Pairs of ways, one of a class and one of the next, that are told apart."""
-_STEPS = 1e10
-"""Whole numbers that stand for the limit."""
 _BUILDING_WORK = 3e-5
 """Work a variable of building the model."""
 
@@ -40,25 +41,25 @@ def best_by_domain(
     model = _Model.of(problem, columns)
     if model is None:
         return None
-    size = _STEPS / max(abs(limit), float(np.abs(columns.cost).max(initial=0.0)), 1e-9)
-    cost = np.rint(columns.cost * size).astype(np.int64).tolist()
-    paid: list[cp_model.LinearExprT] = [cost[k] * one for (k, _), one in model.taken.items()]
-    paid += [int(problem.link[p] * size) * lost for (p, _), lost in model.lost.items()]
-    model.model.minimize(sum(paid))
-    budget = Budget(work)
-    budget.charge(_BUILDING_WORK * model.variables)
-    solver, status = budget.solve(model.model, share=1.0)
-    spent = work - budget.left
-    if status is Status.INFEASIBLE:
+    building = _BUILDING_WORK * model.variables
+    priced = OverPrices.of(part_sums(problem, columns)) if work > building else None
+    if priced is None:
+        return None
+    if limit <= priced.least:
+        return ChosenParts(limit, None, False, building)
+    paid = model.paid(priced, priced.unit(limit))
+    model.model.add(paid <= math.floor((limit - priced.base) / priced.unit(limit)))
+    model.model.minimize(paid)
+    ended = settled(model.model, work - building)
+    spent = building + ended.work
+    if ended.status is Status.INFEASIBLE:
         return ChosenParts(limit, None, False, spent)
-    # Links are rounded down, each column by less than one.
-    bound = (proved_least(solver, status) - len(problem.rooms)) / size
-    bound = min(limit, max(least, bound))
-    if status not in (Status.OPTIMAL, Status.FEASIBLE):
+    bound = max(least, priced.bound(ended.bound, limit))
+    if ended.status not in (Status.OPTIMAL, Status.FEASIBLE):
         return ChosenParts(bound, None, False, spent)
-    chosen = sorted((d, k) for (k, d), one in model.taken.items() if solver.value(one))
+    chosen = sorted((d, k) for (k, d), one in model.taken.items() if ended.solver.value(one))
     choice = columns.choice[[k for _, k in chosen]]
-    return ChosenParts(bound, choice, status is Status.OPTIMAL, spent)
+    return ChosenParts(bound, choice, ended.status is Status.OPTIMAL, spent)
 
 
 @dataclass
@@ -93,6 +94,33 @@ class _Model:
                 if aligned:
                     made._pair(p, d)
         return made
+
+    def paid(self, priced: OverPrices, unit: float) -> cp_model.LinearExprT:
+        """What a choice costs over the prices of parts, in units, rounded down."""
+        rooms, used = self.problem.rooms, self.columns.used
+        larger = [room for room in np.unique(rooms).tolist() if (used > room).any()]
+        paid: list[cp_model.LinearExprT] = []
+        for (k, d), one in self.taken.items():
+            left = sum(
+                cost
+                for cost, room in zip(priced.left.tolist(), larger, strict=True)
+                if used[k] <= room < rooms[d]
+            )
+            paid.append(math.floor((priced.over[k] + left) / unit) * one)
+        first = len(used)
+        for p, cost in enumerate(self.problem.costs):
+            for number, each in enumerate(cost.divisions):
+                ways, often = self.ways[p, number]
+                sizes = np.arange(1, each.splits.shape[1] + 1)
+                split = {row.tobytes(): k for k, row in enumerate(each.splits)}
+                parts = (ways[:, :, None] == sizes).sum(axis=1)
+                for row, one in zip(parts.astype(each.splits.dtype), often, strict=True):
+                    over = priced.over[first + split[row.tobytes()]]
+                    paid.append(math.floor(over / unit) * one)
+                first += len(each.splits)
+        for (p, _), lost in self.lost.items():
+            paid.append(math.floor(self.problem.link[p] / unit) * lost)
+        return sum(paid)
 
     def _sum(self, weight: Ints, d: int) -> cp_model.LinearExprT:
         """What the column of a domain weighs."""

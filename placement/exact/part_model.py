@@ -10,7 +10,7 @@ from ..jobs.index import Floats, Ints
 from .least_sum import Sums, least_sum
 from .part_prices import PartProblem, Priced
 
-_MOST_COLUMNS = 8_000
+MOST_COLUMNS = 8_000
 """Columns up to which the model is worth building."""
 _MOST_MET = 80_000
 """Columns that may be met before what their links cost is known."""
@@ -61,7 +61,7 @@ def surviving(priced: Priced, limit: float) -> list[Ints] | None:
 def columns_within(priced: Priced, limit: float) -> PartColumns | None:
     """All columns that may be part of a sum within a limit; None where there are too many."""
     found = priced.within(limit)
-    if found is None or len(found[0]) > _MOST_COLUMNS:
+    if found is None or len(found[0]) > MOST_COLUMNS:
         return None
     rows, slack = found
     problem = priced.problem
@@ -86,7 +86,7 @@ def columns_within(priced: Priced, limit: float) -> PartColumns | None:
     rows = rows[owner]
     lost = (np.minimum(rows, np.roll(rows, -1, axis=1)) - overlaps(problem, choice)) * problem.link
     kept = lost.sum(axis=1) <= slack
-    if kept.sum() > _MOST_COLUMNS:
+    if kept.sum() > MOST_COLUMNS:
         return None
     rows, choice, lost = rows[kept], choice[kept], lost[kept]
     paid = np.zeros(len(rows))
@@ -124,7 +124,7 @@ def best_parts(
     often each column is taken: of those that need more than any one room no more than there are
     domains with more.
     """
-    found = least_sum(_sums(problem, columns), limit, work)
+    found = least_sum(part_sums(problem, columns), limit, work)
     bound = min(limit, max(least, found.bound))
     if found.often is None:
         return ChosenParts(bound, None, False, found.work)
@@ -133,7 +133,7 @@ def best_parts(
     return ChosenParts(bound, columns.choice[taken], found.best, found.work)
 
 
-def _sums(problem: PartProblem, columns: PartColumns) -> Sums:
+def part_sums(problem: PartProblem, columns: PartColumns) -> Sums:
     """How often each column is taken, and then how many sets of each class are divided how."""
     rooms, used = problem.rooms, columns.used
     count = len(used)

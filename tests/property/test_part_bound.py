@@ -315,7 +315,15 @@ def test_a_bound_stays_where_weights_differ_so_much_that_they_make_too_many_sums
 
 
 @pytest.mark.parametrize(
-    ("base", "number", "kind"), [(73110504, 153, "g-dense"), (73110507, 99, "s-dense")]
+    ("base", "number", "kind"),
+    [
+        (73110504, 153, "g-dense"),
+        (73110507, 99, "s-dense"),
+        (73111201, 88, "low"),
+        (81000001, 113, "small"),
+        (81000002, 217, "s-experts"),
+        (90411201, 75, "s-dense"),
+    ],
 )
 def test_a_job_whose_groups_must_be_split_over_pods_is_proved_best(
     base: int, number: int, kind: str
