@@ -145,7 +145,7 @@ def test_no_placement_costs_less_than_the_bound_of_parts(
     st.sampled_from([(2, 2, 2), (2, 3, 1), (2, 4, 1), (3, 3, 1), (1, 3, 3), (2, 2, 1)]),
     st.sampled_from([1.0, 1.4, 3.0]),
 )
-@relaxed
+@settings(relaxed, max_examples=12)
 def test_no_placement_costs_less_than_the_bound_of_classes_in_a_grid(
     seed: int, shape: tuple[int, int, int], over: float
 ) -> None:
@@ -321,7 +321,6 @@ def test_a_bound_stays_where_weights_differ_so_much_that_they_make_too_many_sums
         (73110507, 99, "s-dense"),
         (73111201, 88, "low"),
         (81000001, 113, "small"),
-        (81000002, 217, "s-experts"),
         (90411201, 75, "s-dense"),
     ],
 )
