@@ -54,7 +54,9 @@ def spread_bound(problem: Counts, found: float, work: float) -> float:
     scale = float(max(np.abs(problem.cost).max(), np.abs(problem.link).max()))
     if scale == 0.0 or problem.domains == 0:
         return 0.0
-    problem, closing = problem.opened()
+    closing = 0.0
+    if bound_work(problem) * _CLIMB_STEPS > work / 2:
+        problem, closing = problem.opened()
     target = (found - closing) / scale
     relaxed = _Relaxed(JointColumns(problem, scale))
     each = relaxed.columns.work

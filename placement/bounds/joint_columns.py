@@ -16,7 +16,7 @@ CELLS_PER_WORK = 450_000_000
 
 
 class JointColumns:
-    """Columns of an open chain of classes, one for each domain, within its room.
+    """Columns of a chain of classes, open or closed, one for each domain, within its room.
 
     A column is what one domain holds of every class. That all columns together hold as many units
     as all classes have is kept; how many they hold of each class is not. tall: the most units of a
@@ -32,11 +32,13 @@ class JointColumns:
         self.cost = problem.cost[:, : self.tall + 1] / scale
         self.cost[np.arange(self.tall + 1) > problem.height[:, None]] = FAR
         self.link = problem.link / scale
+        self._closed = bool(problem.link[-1] > 0)
 
     @property
     def work(self) -> float:
         """Work of one search for the cheapest."""
         cells = (self.largest + 1) * (self.tall + 1) * len(self.height)
+        cells *= self.tall + 1 if self._closed else 1
         # The knapsack leaves no more room unused in any domain than is spare in all of them.
         spare = int(self.rooms.sum()) - self.total + 1
         unused = np.minimum(self.rooms + 1, spare).astype(np.float64)
@@ -51,26 +53,52 @@ class JointColumns:
     def paid(self, spread: Ints) -> float:
         """What columns `[class, domain]` cost."""
         alone = self.cost[np.arange(len(spread))[:, None], spread].sum()
-        joined = np.minimum(spread[:-1], spread[1:]).sum(axis=1)
-        return float(alone - (joined * self.link[:-1]).sum())
+        joined = np.minimum(spread, np.roll(spread, -1, axis=0)).sum(axis=1)
+        return float(alone - (joined * self.link).sum())
 
     def cheapest(self, prices: Floats) -> tuple[float, Ints]:
         """The least that all columns cost over the prices of what they hold, and such columns.
 
         prices: `[class, units]` in a domain. The columns are `[class, domain]`.
         """
-        largest, tall, domains, classes = self.largest, self.tall, len(self.rooms), len(self.height)
-        # Columns of u units are the same for every domain that has room for them.
-        came = np.zeros((classes, largest + 1, tall + 1), dtype=np.int16)
-        table = np.full(largest + 1, FAR)
-        tops = np.zeros(largest + 1, dtype=np.int64)
-        least = np.empty((2, largest + 1, tall + 1))
-        falling, falling_at = np.empty(tall + 2), np.empty(tall + 2, dtype=np.int64)
+        classes, domains = len(self.height), len(self.rooms)
         cost = self.cost - prices
-        _column_table(cost, self.link, largest, tall, came, table, tops, least, falling, falling_at)
+        # In a closed chain the last class follows the first, so the column of every height of the
+        # first is looked for by itself.
+        firsts = np.arange(self.tall + 1) if self._closed else np.array([-1])
+        shape = len(firsts), self.largest + 1
+        came = np.zeros((len(firsts), classes, self.largest + 1, self.tall + 1), dtype=np.int16)
+        tops = np.zeros(shape, dtype=np.int64)
+        tables = np.full(shape, FAR)
+        least = np.empty((2, self.largest + 1, self.tall + 1))
+        falling, falling_at = np.empty(self.tall + 2), np.empty(self.tall + 2, dtype=np.int64)
+        for k, first in enumerate(firsts.tolist()):
+            fixed = cost if first < 0 else self._from_first(cost, first)
+            _column_table(
+                fixed,
+                self.link,
+                self.largest,
+                self.tall,
+                came[k],
+                tables[k],
+                tops[k],
+                least,
+                falling,
+                falling_at,
+            )
+        which = np.argmin(tables, axis=0)
+        table = np.ascontiguousarray(np.take_along_axis(tables, which[None], axis=0)[0])
         joined = np.full((domains + 1, self.total + 1), FAR)
         spread = np.zeros((classes, domains), dtype=np.int64)
-        return _joined(self.rooms, self.total, came, table, tops, joined, spread), spread
+        return _joined(self.rooms, self.total, came, table, which, tops, joined, spread), spread
+
+    def _from_first(self, cost: Floats, first: int) -> Floats:
+        """Costs of a closed chain's classes where a domain holds so many units of the first."""
+        fixed = cost.copy()
+        fixed[0] = FAR
+        fixed[0, first] = cost[0, first]
+        fixed[-1] -= self.link[-1] * np.minimum(first, np.arange(self.tall + 1))
+        return fixed
 
 
 @lean
@@ -79,11 +107,15 @@ def _joined(
     total: int,
     came: npt.NDArray[np.int16],
     table: Floats,
+    which: Ints,
     tops: Ints,
     joined: Floats,
     spread: Ints,
 ) -> float:
-    """Least cost of columns with `total` units from a table of columns; fills `spread`."""
+    """Least cost of columns with `total` units from a table of columns; fills `spread`.
+
+    which: by units of a column, in which of `came` and `tops` it is.
+    """
     classes, domains = spread.shape
     spare = -total
     for j in range(domains):
@@ -111,11 +143,12 @@ def _joined(
         while joined[j, t - u] + table[u] > joined[j + 1, t]:
             u += 1
         t -= u
-        h = int(tops[u])
+        w = which[u]
+        h = int(tops[w, u])
         for p in range(classes - 1, -1, -1):
             spread[p, j] = h
             if p > 0:
-                before = int(came[p, u, h])
+                before = int(came[w, p, u, h])
                 u -= h
                 h = before
     return float(joined[domains, total])
