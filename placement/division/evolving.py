@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,11 +14,15 @@ from .local import Local
 from .multilevel import ENTRIES_PER_WORK, enough_units, multilevel
 from .pieces import heaviest_nets, moved_in_pieces
 from .refine import refined
+from .shares import Shares
 from .some_domains import tied_domains, within_domains
+from .unit_walk import walked
 
 _POOL = 12
 _FRESH, _FRESH_OF_FEW = 24, 8
 """New divisions with which a pool begins, and of few units, for which most are the same."""
+_FRESH_SHARE = 0.08
+"""Part of the work after which a full pool begins with fewer new divisions."""
 _STALE, _STALE_AT_LEAST = 100, 20
 """Combinations without a better division after which a pool is given up for a new one, at most; for
 few units so many and one for every other unit."""
@@ -29,21 +34,12 @@ _ALIKE = 6
 """Divisions of equal cost that are kept."""
 _MOST_FLAT_UNITS = 2000
 """Units up to which starts are refined as they are."""
-IN_PIECES = (0.5, 0.25)
-"""Parts of the combinations in whose place a division is walked on in pieces, if it has any, of
-searches side by side: what suits one job best does not suit another."""
 _SHUFFLED = (0.3, 0.5, 1.0)
 """Parts of the units that change places at random where divisions cannot be combined."""
-_AGAIN = 0.5
-"""Part of the combinations of units with links alone in whose place some domains are divided anew.
-"""
-_TRIES_PER_GAIN = 4
-"""Walks in pieces for each that gained something, and before the first, after which they end."""
-_WALK_SHARE, _TANGLED_WALK_SHARE = 0.1, 0.3
-"""Part of the work that is left for a walk at the end, and where nets lie across each other, which
-coarser problems and pieces do not show."""
-_TANGLED = 2.0
-"""Nets of a unit, in the mean, from which they do."""
+_HEATS, _WALKS = (0.03, 0.06, 0.1, 0.2, 0.3), (30, 100, 300)
+"""First temperatures of walks between, and their moves for each unit."""
+_WALK_SHARE = 0.06
+"""Part of the work that is left for a walk at the end."""
 
 
 @dataclass
@@ -52,6 +48,10 @@ class Divided:
 
     where: Ints
     cost: float
+
+
+Way = Callable[[list[Divided]], None]
+"""Finds a division by way of those of a pool, and admits it."""
 
 
 @dataclass(frozen=True)
@@ -67,18 +67,15 @@ class Met:
 class Evolving:
     """Pools of divisions of one problem, and the work done on them."""
 
-    def __init__(
-        self, local: Local, starts: list[Ints], seed: int, in_pieces: float = IN_PIECES[0]
-    ) -> None:
-        self._local, self._seed, self._in_pieces_share = local, seed, in_pieces
+    def __init__(self, local: Local, starts: list[Ints], seed: int) -> None:
+        self._local, self._seed = local, seed
         self._chance = np.random.default_rng(seed)
         self._state = seeded(seed)
         self._runs = 0
         self._net = heaviest_nets(local)
-        tangled = len(local.net_member) >= _TANGLED * len(local.size)
-        self._walk_share = _TANGLED_WALK_SHARE if tangled else _WALK_SHARE
         self._coarsens = len(local.size) > enough_units(local)
-        self._tries, self._gains = 0, 0
+        self._ways = self._all_ways()
+        self._shares = Shares(len(self._ways))
         self.done = local.entries / ENTRIES_PER_WORK
         self.exhausted = False
         self.elites: list[Divided] = []
@@ -106,10 +103,7 @@ class Evolving:
             before = self.best.cost
             pool: list[Divided] = list(self.elites) if pools % 4 == 3 else []
             if not pool:
-                for _ in range(_FRESH if self._coarsens else _FRESH_OF_FEW):
-                    if self._over(work):
-                        break
-                    self._fresh(pool)
+                self._fill(pool, work)
             self._combine(pool, work)
             for divided in pool[:_ELITES]:
                 self._admit(self.elites, divided.where)
@@ -139,7 +133,15 @@ class Evolving:
         self.exhausted = False
 
     def _over(self, work: float) -> bool:
-        return self.done + self._dearest > (1 - self._walk_share) * work
+        return self.done + self._dearest > (1 - _WALK_SHARE) * work
+
+    def _fill(self, pool: list[Divided], work: float) -> None:
+        """Fill a pool with new divisions."""
+        enough = self.done + _FRESH_SHARE * work
+        for made in range(_FRESH if self._coarsens else _FRESH_OF_FEW):
+            if self._over(work) or (made >= _POOL and self.done > enough):
+                break
+            self._fresh(pool)
 
     def _fresh(self, pool: list[Divided]) -> None:
         some = _narrowed(self._local, self._runs, self._chance)
@@ -148,36 +150,50 @@ class Evolving:
         where, more = refined(self._local, where)
         self._count(spent + more)
         self._admit(pool, where)
-        if self._local.fits(where):
-            self._in_pieces(pool, where)
-
-    def _in_pieces(self, pool: list[Divided], where: Ints) -> bool:
-        """Admit what a walk in pieces makes of a division; False where such walks do not pay."""
-        if self._net is None or self._tries >= _TRIES_PER_GAIN * (1 + self._gains):
-            return False
-        self._runs += 1
-        seed = self._seed + self._runs
-        moved, spent = moved_in_pieces(self._local, where, self._net, seed, self._chance)
-        found, more = self._multilevel(self._local, moved, moved)
-        self._count(self._local.entries / ENTRIES_PER_WORK + spent + more)
-        self._tries += 1
-        self._gains += crossing_bytes(self._local, found) < crossing_bytes(self._local, where)
-        self._admit(pool, found)
-        return True
+        if self._net is not None and self._local.fits(where):
+            self._moved_in_pieces(pool, where, self._net)
 
     def _combine(self, pool: list[Divided], work: float) -> None:
+        """Combine divisions of a pool and change them, in the ways that have gained most."""
         stale, most = 0, min(_STALE, _STALE_AT_LEAST + len(self._local.size) // 2)
         while pool and stale < most and not self._over(work):
-            before = pool[0].cost
-            some = self._net is not None and self._chance.random() < self._in_pieces_share
-            if not (some and self._in_pieces(pool, pool[self._drawn(len(pool))].where)):
-                if not self._coarsens or len(pool) < 2:
-                    self._shuffled(pool)
-                elif self._net is None and self._chance.random() < _AGAIN:
-                    self._again(pool)
-                else:
-                    self._combined(pool)
+            way = self._shares.next()
+            before, total, done = pool[0].cost, _total(pool), self.done
+            full = len(pool) == _POOL
+            self._ways[way](pool)
+            gained = max(0.0, total - _total(pool)) if full else 0.0
+            self._shares.done(way, self.done - done, gained)
             stale = 0 if pool[0].cost < before else stale + 1
+
+    def _all_ways(self) -> list[Way]:
+        """Ways to find better divisions than those of a pool that suit the problem."""
+        ways: list[Way] = [self._combined, self._again, self._walked]
+        if not self._coarsens:
+            # Few units are soon settled by any walk, so that only other starts help.
+            ways = [self._shuffled]
+        return ways if self._net is None else [*ways, self._in_pieces]
+
+    def _walked(self, pool: list[Divided]) -> None:
+        """Admit what a walk over single units, not too hot, makes of a division."""
+        heat = float(self._chance.choice(_HEATS))
+        moves = int(self._chance.choice(_WALKS)) * len(self._local.size)
+        where, spent = walked(self._local, self._any(pool), moves, heat, self._state)
+        where, more = refined(self._local, where)
+        self._count(spent + more)
+        self._admit(pool, where)
+
+    def _in_pieces(self, pool: list[Divided]) -> None:
+        """Admit what a walk in pieces makes of a division."""
+        if self._net is not None:
+            self._moved_in_pieces(pool, self._any(pool), self._net)
+
+    def _moved_in_pieces(self, pool: list[Divided], where: Ints, net: Ints) -> None:
+        self._runs += 1
+        seed = self._seed + self._runs
+        moved, spent = moved_in_pieces(self._local, where, net, seed, self._chance)
+        found, more = self._multilevel(self._local, moved, moved)
+        self._count(self._local.entries / ENTRIES_PER_WORK + spent + more)
+        self._admit(pool, found)
 
     def _shuffled(self, pool: list[Divided]) -> None:
         """Admit what becomes of a division some of whose units changed places at random.
@@ -185,7 +201,7 @@ class Evolving:
         From few units new divisions are nearly always the same, and combining them changes nothing.
         """
         local, chance = self._local, self._chance
-        where = pool[self._drawn(len(pool))].where.copy()
+        where = self._any(pool).copy()
         some = chance.random(len(where)) < chance.choice(_SHUFFLED)
         for kind in np.unique(local.kind):
             units = np.flatnonzero(some & (local.kind == kind))
@@ -197,7 +213,7 @@ class Evolving:
     def _again(self, pool: list[Divided]) -> None:
         """Admit what becomes of a division when what some domains hold is divided anew."""
         local = self._local
-        where = pool[self._drawn(len(pool))].where
+        where = self._any(pool)
         domains = tied_domains(local, where, self._chance)
         part, units = within_domains(local, where, domains)
         before = np.searchsorted(domains, where[units])
@@ -213,6 +229,9 @@ class Evolving:
         self._admit(pool, where)
 
     def _combined(self, pool: list[Divided]) -> None:
+        if len(pool) < 2:
+            self._shuffled(pool)
+            return
         one, other = (pool[i] for i in np.sort(self._chance.permutation(len(pool))[:2]))
         label = one.where * len(self._local.room) + other.where
         start = _exchanged(self._local, one.where, self._chance)
@@ -220,8 +239,8 @@ class Evolving:
         self._count(spent)
         self._admit(pool, where)
 
-    def _drawn(self, below: int) -> int:
-        return int(self._chance.integers(0, below))
+    def _any(self, pool: list[Divided]) -> Ints:
+        return pool[int(self._chance.integers(0, len(pool)))].where
 
     def _multilevel(self, local: Local, label: Ints, start: Ints | None) -> tuple[Ints, float]:
         return multilevel(local, label, start, self._state)
@@ -295,6 +314,10 @@ def _exchanged(local: Local, where: Ints, chance: np.random.Generator) -> Ints:
         if local.fits(other[where]):
             to = other
     return to[where]
+
+
+def _total(pool: list[Divided]) -> float:
+    return sum(divided.cost for divided in pool)
 
 
 def _cost(divided: Divided) -> float:

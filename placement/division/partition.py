@@ -7,16 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from ..jobs.index import Ints
-from .evolving import IN_PIECES, Evolving
+from ..loops.chance import seeded
+from .evolving import Evolving
 from .local import Local
-from .polish import MOVES_PER_WORK, polished
 from .refine import refined
+from .unit_walk import MOVES_PER_WORK, SAME, walked
 
 _LINKED_MEMBERS = 256
 _MOST_LINKS = 400_000
 _HEAVIEST_LINKS = 100
 """Links of each unit that stand for all of them where there are many more, but at the end."""
-_HEATS = (0.3, 1.0)
+_HEATS = (0.03, 0.06)
 """Heats of the walks at the end, thread by thread."""
 _APART_SHARE = 0.8
 """Part of the work that threads do apart, before each goes on from the best of all."""
@@ -49,17 +50,14 @@ def best_partitions(
     ways, and each division is refined on the way back. From a pool of divisions two are combined:
     units that they agree on may be joined, others not, so that the better one of them is kept at
     every level and refined there (Sanders, Schulz: Distributed Evolutionary Graph Partitioning,
-    ALENEX 2012). Between combinations whole nets are moved (see `pieces`). A pool whose
-    combinations find nothing better is replaced by a new one; the best of several pools make a
-    pool of their own.
+    ALENEX 2012). Between combinations divisions are walked on by units and by whole nets, and
+    divided anew in some domains; what gains more gets more of the work. A pool in which nothing
+    better is found is replaced by a new one; the best of several pools make a pool of their own.
     """
     linked = local.pairs_as_links(_LINKED_MEMBERS, _MOST_LINKS)
     light = linked.heaviest_links(_HEAVIEST_LINKS)
     threads = threads if work > _LEAST_FOR_THREADS else 1
-    every = [
-        Evolving(light, starts, seed * threads + t, IN_PIECES[t % len(IN_PIECES)])
-        for t in range(threads)
-    ]
+    every = [Evolving(light, starts, seed * threads + t) for t in range(threads)]
     first = every[0]
     if len(local.room) < 2 or len(local.size) < 2:
         return [min([first.best.where, *starts], key=local.bytes_of)], first.done
@@ -78,10 +76,18 @@ def best_partitions(
     moves = int(max(0.0, work - done) * MOVES_PER_WORK) if not first.exhausted else 0
     done += moves / MOVES_PER_WORK
     # A walk that exchanges units finds what moves one by one do not where domains are full.
-    walked = _at_once(lambda heat: polished(local, best, moves, seed, heat), _HEATS[:threads])
-    if light is not linked or any(found is not best for found in walked):
-        return [min(walked, key=local.bytes_of)], done
+    ends = _at_once(
+        lambda heat: walked(linked, best, moves, heat, seeded(seed))[0], _HEATS[:threads]
+    )
+    end = min(ends, key=local.bytes_of)
+    if light is not linked or _cheaper(local, end, best):
+        return [end], done
     return first.alike, done
+
+
+def _cheaper(local: Local, one: Ints, other: Ints) -> bool:
+    cost = local.bytes_of(other)
+    return local.bytes_of(one) < cost - SAME * abs(cost)
 
 
 def _at_once(do: Callable[[Item], Found], items: Sequence[Item]) -> list[Found]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..jobs.index import Floats, Ints
 from ..loops.compiled import compiled, inner
+from ..loops.heaps import Heaps, rise, sink, take_first
 from .local import Local
 
 TOUCHES_PER_WORK = 200_000_000
@@ -45,17 +46,6 @@ class _State(NamedTuple):
     large: Ints
     load: Ints
     kind_load: Ints
-
-
-class _Heaps(NamedTuple):
-    """A heap a domain, of the units in it at the start that have not moved, by what moving saves.
-
-    unit: the heaps one after another. at: where in its heap a unit is, -1 when in none.
-    """
-
-    unit: Ints
-    key: Floats
-    at: Ints
 
 
 class _Fresh(NamedTuple):
@@ -168,43 +158,6 @@ def _target(u: int, local: Local, now: _State, tie: Floats, spare: Ints) -> int:
     return best
 
 
-@inner
-def _up(heaps: _Heaps, first: int, i: int) -> None:
-    """Restore the order of a heap, which starts at `first`, from its entry i outwards."""
-    heap, key, at = heaps
-    u = heap[first + i]
-    while i > 0:
-        parent = (i - 1) // 2
-        v = heap[first + parent]
-        if key[v] >= key[u]:
-            break
-        heap[first + i] = v
-        at[v] = i
-        i = parent
-    heap[first + i] = u
-    at[u] = i
-
-
-@inner
-def _down(heaps: _Heaps, first: int, count: int, i: int) -> None:
-    heap, key, at = heaps
-    u = heap[first + i]
-    while True:
-        child = 2 * i + 1
-        if child >= count:
-            break
-        if child + 1 < count and key[heap[first + child + 1]] > key[heap[first + child]]:
-            child += 1
-        v = heap[first + child]
-        if key[v] <= key[u]:
-            break
-        heap[first + i] = v
-        at[v] = i
-        i = child
-    heap[first + i] = u
-    at[u] = i
-
-
 @compiled
 def _pass(local: Local, where: Ints) -> tuple[float, int]:
     """One pass over all units; returns the bytes saved (inf when it fits anew) and the touches."""
@@ -256,7 +209,7 @@ def _pass(local: Local, where: Ints) -> tuple[float, int]:
     heap = np.zeros(units, dtype=np.int64)
     at = np.full(units, -1, dtype=np.int64)
     key = np.zeros(units)
-    heaps = _Heaps(heap, key, at)
+    heaps = Heaps(heap, key, at)
     tie = np.zeros((units, domains))
     row = np.zeros(domains)
     touched = units * (10 + domains) + len(unit_link) + len(unit_net) * domains
@@ -272,7 +225,7 @@ def _pass(local: Local, where: Ints) -> tuple[float, int]:
         heap[first[a] + waiting[a]] = u
         at[u] = waiting[a]
         waiting[a] += 1
-        _up(heaps, first[a], at[u])
+        rise(heaps, first[a], at[u])
     moved = np.zeros(units, dtype=np.int64)
     came_from = np.zeros(units, dtype=np.int64)
     fresh = _Fresh(np.zeros(units, dtype=np.int64), np.zeros(units, dtype=np.int64))
@@ -299,16 +252,11 @@ def _pass(local: Local, where: Ints) -> tuple[float, int]:
         gain = row[b] - row[a] if b >= 0 else 0.0
         if b >= 0 and gain < key[u] - 1e-9 * (abs(gain) + abs(key[u])):
             key[u] = gain
-            _down(heaps, first[a], waiting[a], 0)
+            sink(heaps, first[a], waiting[a], 0)
             continue
         # Take it off its heap: it moves now or, when there is no room anywhere, not in this pass.
+        take_first(heaps, first[a], waiting[a])
         waiting[a] -= 1
-        at[u] = -1
-        if waiting[a] > 0:
-            last = heap[first[a] + waiting[a]]
-            heap[first[a]] = last
-            at[last] = 0
-            _down(heaps, first[a], waiting[a], 0)
         waited += 1
         if b < 0:
             continue
@@ -390,8 +338,8 @@ def _pass(local: Local, where: Ints) -> tuple[float, int]:
                 _add_large(v, local, now, row)
             to = _target(v, local, now, row, spare)
             key[v] = row[to] - row[c] if to >= 0 else 0.0
-            _up(heaps, first[c], at[v])
-            _down(heaps, first[c], waiting[c], at[v])
+            rise(heaps, first[c], at[v])
+            sink(heaps, first[c], waiting[c], at[v])
     for step in range(steps - 1, kept - 1, -1):
         where[moved[step]] = came_from[step]
     if best_excess < start_excess:
