@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..bounds.lanes_apart import Lanes, find_lanes
 from ..spread.structure import Chains, find_chains
-from .index import ANY_KIND, Demand, Fabric, Ints
-from .units import LEAST_GRIP, UnitGraph, contract, gather_heaviest, mixed_kinds, unit_graph
+from .index import ANY_KIND, PAIRS, Demand, Fabric, Ints
+from .units import (
+    LEAST_GRIP,
+    UnitGraph,
+    contract,
+    gather_heaviest,
+    gatherings,
+    mixed_kinds,
+    unit_graph,
+)
 
 _LEAST_BLOCK_GRIP = 0.4
 _MOST_SHORT = 0.25
 """Part of the blocks that may have to be split for want of room for whole ones."""
+_MOST_WAYS = 2
+"""Ways to make blocks that are tried where none hold together."""
+_MOST_TOLD = 40_000_000
+"""Steps, about, in which it is found what parts of blocks cost, beyond which it takes too long."""
 _MOST_IN_LANES = 64
 """Atoms up to which the lanes of their ranks are looked for."""
 
@@ -31,6 +44,7 @@ class Gathered:
     bearable: factors for the weights of nets and links at which that is true of blocks; none where
         whole blocks do not fit.
     lanes: where few atoms hold together less than firmly, what splitting them can save.
+    others: the same atoms in other blocks, which may serve better.
     """
 
     atom_of: Ints
@@ -44,6 +58,7 @@ class Gathered:
     grip: float
     bearable: list[tuple[float, float]]
     lanes: Lanes | None = None
+    others: tuple[Gathered, ...] = ()
 
     def floor(self, whole: float) -> float:
         """What no placement costs less than, if none of whole atoms costs less than `whole`."""
@@ -102,24 +117,68 @@ def gather(fabric: Fabric, demand: Demand) -> Gathered:
 def _loosely(
     atom_of: Ints, atom: int, atoms: UnitGraph, grip: float, lanes: Lanes | None
 ) -> Gathered:
-    """Atoms in sets that make chains, even where such sets do not fit or hardly hold together."""
-    chains = None
-    for in_nets in (False, True) if (atoms.kind == ANY_KIND).all() else ():
+    """Atoms in sets that make chains, even where such sets do not fit or hardly hold together.
+
+    Of several, the sets by which most can be told of the traffic of their parts; the next as well,
+    as it depends on rooms and weights which serve better.
+    """
+    found: list[tuple[float, int, Gathered]] = []
+    for block_of in _chained_sets(atoms) if (atoms.kind == ANY_KIND).all() else ():
+        graph = contract(atoms, block_of)
+        chains = find_chains(graph, leave_nets=True)
+        block = atoms.units // graph.units
+        if chains is None or block in [size for _, size, _ in found]:
+            continue
+        gathered = Gathered(
+            atom_of, atom, atoms, block_of, block, graph, chains, grip, grip, [], lanes
+        )
+        found.append((_untold_bytes(atoms, block_of, chains), block, gathered))
+    if not found:
+        own = np.arange(atoms.units)
+        return Gathered(atom_of, atom, atoms, own, 1, atoms, None, grip, grip, [], lanes)
+    first, *others = [each for _, _, each in sorted(found, key=lambda one: one[:2])]
+    return replace(first, others=tuple(others[: _MOST_WAYS - 1]))
+
+
+def _chained_sets(atoms: UnitGraph) -> Iterator[Ints]:
+    """The set of each atom, in several ways: the firmest sets of the firmest, and those of nets."""
+    for in_nets in (False, True):
         graph, block_of = atoms, np.arange(atoms.units)
         found = gather_heaviest(atoms, atoms.units // 2, in_nets)
         while found is not None:
             graph, block_of = contract(graph, found.unit_of), found.unit_of[block_of]
-            chains = find_chains(graph)
-            if chains is not None:
+            if find_chains(graph) is not None:
+                yield block_of
                 break
             found = gather_heaviest(graph, graph.units // 2)
-        if chains is not None and chains.left_out_bytes == 0:
-            break
-        chains = None
-    if chains is None:
-        graph, block_of = atoms, np.arange(atoms.units)
-    block = atoms.units // graph.units
-    return Gathered(atom_of, atom, atoms, block_of, block, graph, chains, grip, grip, [], lanes)
+    for each in gatherings(atoms, atoms.units // 2):
+        if atoms.units * each.size**3 <= _MOST_TOLD:
+            yield each.unit_of
+
+
+def _untold_bytes(atoms: UnitGraph, block_of: Ints, chains: Chains) -> float:
+    """Bytes of nets that say nothing of parts of blocks: see `SplitCounts`.
+
+    Told are those of all atoms of a block, and those that have as many in every block of a class.
+    """
+    size = np.bincount(block_of)
+    class_of = np.empty(len(size), dtype=np.int64)
+    for number, members in enumerate(chains.members):
+        class_of[members] = number
+    untold = 0.0
+    for net in range(atoms.nets):
+        members = atoms.members(net)
+        blocks, count = np.unique(block_of[members], return_counts=True)
+        if len(blocks) == 1:
+            told = count[0] == size[blocks[0]]
+        else:
+            every = len(blocks) == len(chains.members[class_of[blocks[0]]])
+            told = every and bool((count == count[0]).all())
+            told = told and bool((class_of[blocks] == class_of[blocks[0]]).all())
+        if not told:
+            held = len(members) - 1 if atoms.form[net] == PAIRS else 1
+            untold += float(atoms.weight[net]) * len(members) * held
+    return untold
 
 
 def _kinds_fit(fabric: Fabric, rooms: Ints, graph: UnitGraph, unit_of: Ints, size: int) -> bool:

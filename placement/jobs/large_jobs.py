@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ..bounds.bound import SAFETY
@@ -55,6 +57,8 @@ def found_by_search(
     gathered: what `gather` says of the job, where it is known.
     """
     gathered = gathered or gather(fabric, demand)
+    if gathered.others:
+        return _best_way(fabric, demand, budget, seed, gathered)
     room = Room.of(fabric, gathered.atom)
     node = np.full(gathered.atoms.units, -1, dtype=np.int64)
     bound = 0.0
@@ -113,6 +117,22 @@ def found_by_search(
     if cost > bound * _LOOSE:
         bound = max(bound, general_bound(fabric, gathered, cost, budget, seed))
     return slots, bound, method
+
+
+def _best_way(
+    fabric: Fabric, demand: Demand, budget: Budget, seed: int, gathered: Gathered
+) -> tuple[Ints, float, str]:
+    """As `found_by_search`, the best of all ways to make blocks of the atoms; any bound counts."""
+    ways = [replace(gathered, others=()), *gathered.others]
+    share = budget.left / len(ways)
+    best, bound, method = found_by_search(fabric, demand, Budget(share), seed, ways[0])
+    for way in ways[1:]:
+        slots, least, how = found_by_search(fabric, demand, Budget(share), seed, way)
+        bound = max(bound, least)
+        if fewer_bytes(fabric, demand, slots, best):
+            best, method = slots, how
+    budget.charge(share * len(ways))
+    return best, bound, method
 
 
 def _crosses_inside(fabric: Fabric, gathered: Gathered, demand: Demand, slots: Ints) -> bool:

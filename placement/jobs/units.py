@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -193,6 +194,17 @@ def gather_heaviest(graph: UnitGraph, most: int, in_nets: bool = False) -> Gathe
     held a split set), a ring that holds a part of it at most two, and a pair at most itself. Of the
     rings and links through parts of a set, those of one of its units were apart before.
     """
+    firmest: Gathering | None = None
+    for found in gatherings(graph, most, in_nets):
+        if found.grip >= 1.0:
+            return found
+        if firmest is None or found.grip > firmest.grip:
+            firmest = found
+    return firmest
+
+
+def gatherings(graph: UnitGraph, most: int, in_nets: bool = False) -> Iterator[Gathering]:
+    """Equal sets of 2 to `most` units that cover all units, of each size the heaviest."""
     sizes = np.diff(graph.start)
     by_size: dict[int, list[tuple[float, int, Ints]]] = {}
     for net in np.flatnonzero(sizes <= most).tolist():
@@ -205,17 +217,13 @@ def gather_heaviest(graph: UnitGraph, most: int, in_nets: bool = False) -> Gathe
             for i, weight in enumerate(graph.link_weight.tolist())
             if taken[i]
         ]
-    firmest: Gathering | None = None
     for size in sorted(by_size):
         if graph.units % size:
             continue
         owner = _cover(graph.units, by_size[size])
         found = _gripped(graph, owner, size) if owner is not None else None
-        if found is not None and found.grip >= 1.0:
-            return found
-        if found is not None and (firmest is None or found.grip > firmest.grip):
-            firmest = found
-    return firmest
+        if found is not None:
+            yield found
 
 
 def _sharing_a_net(graph: UnitGraph) -> list[bool]:

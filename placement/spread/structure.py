@@ -23,8 +23,9 @@ class Chains:
         class p, unit i of the one is linked to unit i of the other.
     cost, link: as in Counts. paired: the part of cost that links inside classes of two make.
     net_constant, link_constant: bytes to add to what Counts says.
-    left_out_bytes: links that no chain could take; they cost something or nothing. Those that
-        close a chain are among them, for counts tell the least that they cost, not always all.
+    left_out_bytes: links that no chain could take, and nets of a part of a class; they cost
+        something or nothing. Links that close a chain are among them, for counts tell the least
+        that they cost, not always all.
     """
 
     members: list[Ints]
@@ -61,11 +62,14 @@ class Chains:
         return np.array([len(m) for m in self.members], dtype=np.int64)
 
 
-def find_chains(graph: UnitGraph) -> Chains | None:
-    """The chains of a graph that leave out the fewest bytes, or None where there are none."""
+def find_chains(graph: UnitGraph, leave_nets: bool = False) -> Chains | None:
+    """The chains of a graph that leave out the fewest bytes, or None where there are none.
+
+    leave_nets: nets of a part of a class may be left out, too.
+    """
     best: Chains | None = None
     for class_of in ways_to_class(graph):
-        chains = _chains(graph, class_of)
+        chains = _chains(graph, class_of, leave_nets)
         if chains is not None and (best is None or chains.left_out_bytes < best.left_out_bytes):
             best = chains
             if best.left_out_bytes == 0:
@@ -117,19 +121,22 @@ def _dense(labels: list[int]) -> Ints:
     return np.array([numbers.setdefault(label, len(numbers)) for label in labels], dtype=np.int64)
 
 
-def _chains(graph: UnitGraph, class_of: Ints) -> Chains | None:
+def _chains(graph: UnitGraph, class_of: Ints, leave_nets: bool) -> Chains | None:
     classes = int(class_of.max()) + 1
     size = np.bincount(class_of, minlength=classes)
     most = int(size.max())
     cost = np.zeros((classes, most + 1))
-    constant = 0.0
+    constant, nets_left_out = 0.0, 0.0
     y = np.arange(most + 1, dtype=np.float64)
     for net in range(graph.nets):
         joined = graph.members(net)
         own = int(class_of[joined[0]])
-        if len(joined) != size[own]:
-            return None
         weight = float(graph.weight[net])
+        if len(joined) != size[own]:
+            if not leave_nets:
+                return None
+            nets_left_out += weight * len(joined)
+            continue
         held = graph.ranks[graph.start[net] : graph.start[net + 1]]
         if graph.form[net] == PAIRS:
             if (held != held[0]).any():
@@ -154,6 +161,7 @@ def _chains(graph: UnitGraph, class_of: Ints) -> Chains | None:
         return None
     between = joints
     members, link, left_out = _in_order(graph, class_of, between)
+    left_out += nets_left_out
     order = [int(class_of[m[0]]) for m in members]
     linked = float(sum(w * len(m) for w, m in zip(link, members, strict=True)))
     if most == 1 and left_out > _MOST_LEFT_OUT * linked:
