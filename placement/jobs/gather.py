@@ -92,7 +92,7 @@ def gather(fabric: Fabric, demand: Demand) -> Gathered:
         lanes = find_lanes(alone, atom_of, room)
     block_of, block = np.arange(graph.units), 1
     bearable = [(1.0, 1.0)]
-    chains = find_chains(graph)
+    chains, firm = find_chains(graph), None
     while chains is None:
         largest = int(room.max(initial=0)) // block
         found = gather_heaviest(graph, largest) if largest >= 2 else None
@@ -107,22 +107,44 @@ def gather(fabric: Fabric, demand: Demand) -> Gathered:
         grip *= min(1.0, *(min(pair) for pair in bearable)) if bearable != [(1.0, 1.0)] else 1.0
         block_of, block, bearable = found.unit_of[block_of], size, found.bearable()
         chains = find_chains(graph)
+        loose = find_chains(graph, leave_nets=True) if chains is None and firm is None else None
+        if loose is not None:
+            firm = Gathered(
+                atom_of,
+                atom,
+                atoms,
+                block_of,
+                block,
+                graph,
+                loose,
+                atom_grip,
+                grip,
+                bearable,
+                lanes,
+            )
     if chains is None:
-        return _loosely(atom_of, atom, atoms, atom_grip, lanes)
+        return _loosely(atom_of, atom, atoms, atom_grip, lanes, firm)
     return Gathered(
         atom_of, atom, atoms, block_of, block, graph, chains, atom_grip, grip, bearable, lanes
     )
 
 
 def _loosely(
-    atom_of: Ints, atom: int, atoms: UnitGraph, grip: float, lanes: Lanes | None
+    atom_of: Ints,
+    atom: int,
+    atoms: UnitGraph,
+    grip: float,
+    lanes: Lanes | None,
+    firm: Gathered | None,
 ) -> Gathered:
     """Atoms in sets that make chains, even where such sets do not fit or hardly hold together.
 
     Of several, the sets by which most can be told of the traffic of their parts; the next as well,
-    as it depends on rooms and weights which serve better.
+    as it depends on rooms and weights which serve better. firm: sets that hold together.
     """
     found: list[tuple[float, int, Gathered]] = []
+    if firm is not None and firm.chains is not None:
+        found.append((_untold_bytes(atoms, firm.block_of, firm.chains), firm.block, firm))
     for block_of in _chained_sets(atoms) if (atoms.kind == ANY_KIND).all() else ():
         graph = contract(atoms, block_of)
         chains = find_chains(graph, leave_nets=True)

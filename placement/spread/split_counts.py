@@ -10,8 +10,12 @@ from ..bounds.class_cost import together
 from ..jobs.gather import Gathered
 from ..jobs.index import ANY_KIND, PAIRS, RING, TREE, Floats, Ints
 from ..jobs.units import UnitGraph
+from ..loops.compiled import lean
 from .counts import Counts
 from .structure import Chains
+
+_MOST_NESTED = 20_000_000
+"""Squares of the atoms of a class up to which pairs of their roles are told."""
 
 
 @dataclass
@@ -24,6 +28,7 @@ class _Stage:
     whole: `[y]`, its share of the nets that join all atoms of the class, if it holds y of them.
     families: nets that divide the class into equal sets of roles, c atoms of every block to a net:
         (c, weight of the cheapest net, form).
+    pairs: weight of a pair of nets that do so with one atom of every block, all with all.
     known: costs by balance that were asked for before.
     """
 
@@ -32,6 +37,7 @@ class _Stage:
     inside: Floats
     whole: Floats
     families: list[tuple[int, float, int]] = field(default_factory=list)
+    pairs: float = 0.0
     known: dict[float, Floats] = field(default_factory=dict)
 
     def cost(self, balance: float) -> Floats:
@@ -54,7 +60,13 @@ class _Stage:
         least += np.array([self._roles(int(a), int(b)) for a, b in zip(low, high, strict=True)])[
             :, None
         ]
-        self.known[balance] = least.min(axis=0) + self.whole
+        paid = least.min(axis=0)
+        if self.pairs > 0 and self.blocks**2 * self.size**2 <= _MOST_NESTED:
+            nested = np.full(len(paid), np.inf)
+            scratch = np.full((2, self.size + 1, len(paid)), np.inf)
+            _nest(share, self.blocks, self.pairs, scratch, nested)
+            paid = np.maximum(paid, nested)
+        self.known[balance] = paid + self.whole
         return self.known[balance]
 
     def balancing(self) -> Floats:
@@ -76,6 +88,36 @@ class _Stage:
             touched, complete = -(-high // per_block), low // per_block
             total += weight * (touched if form == TREE else touched - complete)
         return total
+
+
+@lean
+def _nest(share: Floats, blocks: int, pairs: float, levels: Floats, least: Floats) -> None:
+    """Fill `least[y]` with the least that y atoms of so many blocks cost, and pairs of their roles.
+
+    share: `[a]`, what a atoms of a block cost. Every role that b of the blocks have costs
+    `pairs * b * (blocks - b)`. Whatever number of atoms each block has, it costs least that those
+    of a smaller block have roles that a larger one has too, as squares add up to most then. So
+    blocks are gone through from the fullest to the emptiest: the b-th adds 2 b - 1 to the square.
+    levels: `[2, a, y]`, infinite; scratch.
+    """
+    size = len(share) - 1
+    for a in range(size + 1):
+        levels[0, a, a] = share[a] + pairs * (blocks - 1) * a
+    for b in range(2, blocks + 1):
+        now, after = levels[b % 2], levels[1 - b % 2]
+        for a in range(size, -1, -1):
+            here = share[a] + pairs * (blocks - (2 * b - 1)) * a
+            for y in range(len(least)):
+                after[a, y] = np.inf
+            for y in range((b - 1) * size + 1):
+                if a < size and now[a + 1, y] < now[a, y]:
+                    now[a, y] = now[a + 1, y]
+                after[a, y + a] = now[a, y] + here
+    last = levels[(blocks - 1) % 2]
+    for a in range(size + 1):
+        for y in range(len(least)):
+            if last[a, y] < least[y]:
+                least[y] = last[a, y]
 
 
 @dataclass(frozen=True)
@@ -149,7 +191,8 @@ def split_counts(gathered: Gathered, chains: Chains) -> SplitCounts | None:
     stages, constant = _stages(graph, block_of, class_of_block, chains, size)
     alike: dict[tuple[object, ...], _Stage] = {}
     for p, stage in enumerate(stages):
-        key = (stage.blocks, stage.inside.tobytes(), stage.whole.tobytes(), *stage.families)
+        told = stage.inside.tobytes(), stage.whole.tobytes(), stage.pairs
+        key = (stage.blocks, *told, *stage.families)
         stages[p] = alike.setdefault(key, stage)
     height = chains.height * size
     link = _links(graph, class_of_block[block_of], height)
@@ -188,7 +231,8 @@ def _stages(
         elif len(blocks) == stages[stage].blocks and count[0] == size:
             y = np.arange(len(members) + 1, dtype=np.float64)
             stages[stage].whole += _share(form, weight, int(held[0]), y)
-        elif len(blocks) == stages[stage].blocks and form != PAIRS:
+        elif len(blocks) == stages[stage].blocks and (form != PAIRS or count[0] == 1):
+            weight *= float(held[0]) ** 2 if form == PAIRS else 1.0
             roles.setdefault((stage, int(count[0]), form), []).append((members, weight))
     one, other = block_of[graph.link]
     if size == 2:
@@ -208,6 +252,9 @@ def _stages(
         if len(touched) != stages[stage].blocks * size or len(np.unique(touched)) != len(touched):
             continue
         weight = min(weight for _, weight in nets)
+        if form == PAIRS:
+            stages[stage].pairs = weight
+            continue
         stages[stage].families.append((per_block, weight, form))
         constant -= weight * len(nets) if form == TREE else 0.0
     return stages, constant
