@@ -43,7 +43,7 @@ def chain_bound(
         least = _by_blocks(gathered, chains, problem, atoms // gathered.block, cost, share)
     if split is not None:
         work = work / 2 if gathered.bearable else work
-        least = max(least, _by_atoms(gathered, split, atoms[atoms > 0], cost, work))
+        least = max(least, bound_by_atoms(gathered, split, atoms[atoms > 0], cost, work))
     return least
 
 
@@ -66,7 +66,7 @@ def _by_blocks(
     return best * min(1.0, gathered.grip)
 
 
-def _by_atoms(
+def bound_by_atoms(
     gathered: Gathered, split: SplitCounts, rooms: Ints, cost: float, work: float
 ) -> float:
     """The bound of single atoms, in which blocks may be split in any way."""

@@ -82,7 +82,7 @@ def found_by_search(
         bound = next_cost(gathered.atoms, bound, cost)
     if cost > bound * (1 + SAFETY) and gathered.atom_grip < 1.0:
         work = budget.time_limit_s * _UNIT_SHARE
-        bound = max(bound, unit_bound(fabric, demand, gathered.atom_of, cost, work))
+        bound = max(bound, unit_bound(fabric, demand, gathered, cost, work))
     proved = cost <= bound * (1 + SAFETY)
     again = _crosses_inside(fabric, gathered, demand, slots) if proved else small
     if chains is not None and again and not left_out:
@@ -124,15 +124,21 @@ def _best_way(
 ) -> tuple[Ints, float, str]:
     """As `found_by_search`, the best of all ways to make blocks of the atoms; any bound counts."""
     ways = [replace(gathered, others=()), *gathered.others]
-    share = budget.left / len(ways)
-    best, bound, method = found_by_search(fabric, demand, Budget(share), seed, ways[0])
-    for way in ways[1:]:
-        slots, least, how = found_by_search(fabric, demand, Budget(share), seed, way)
-        bound = max(bound, least)
-        if fewer_bytes(fabric, demand, slots, best):
-            best, method = slots, how
-    budget.charge(share * len(ways))
-    return best, bound, method
+    best: tuple[Ints, float, str] | None = None
+    for left in range(len(ways), 0, -1):
+        share = budget.left / left
+        own = Budget(share)
+        slots, bound, method = found_by_search(fabric, demand, own, seed, ways[-left])
+        budget.charge(share - own.left)
+        if best is not None:
+            bound = max(bound, best[1])
+            if not fewer_bytes(fabric, demand, slots, best[0]):
+                slots, _, method = best
+        best = slots, bound, method
+        if float(cut_bytes(fabric, demand, slots)[-1]) <= bound * (1 + SAFETY):
+            break
+    assert best is not None
+    return best
 
 
 def _crosses_inside(fabric: Fabric, gathered: Gathered, demand: Demand, slots: Ints) -> bool:

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from railweave.placement import PCG, Cluster, place
 from railweave.placement.bounds.unit_bound import unit_bound
 from railweave.placement.jobs.cuts import cut_bytes
-from railweave.placement.jobs.index import Demand, Fabric
+from railweave.placement.jobs.gather import Gathered
+from railweave.placement.jobs.index import Demand, Fabric, Ints
+from railweave.placement.jobs.units import contract, unit_graph
+from railweave.placement.spread.structure import find_chains
 
 GRIDS = st.sampled_from([(1, 2, 2), (1, 2, 3), (1, 4, 2), (1, 2, 4), (2, 2, 2), (2, 1, 4)])
 
@@ -48,6 +51,15 @@ def job(sizes: tuple[int, int, int], inner: str, data: float, inside: float, onw
             add(f"pp/{i}/{r}", "send_recv", [i * each + r, (i + 1) * each + r], onward)
     text = {"format": "railweave.pcg/1", "world_size": stages * each, "groups": groups}
     return PCG.parse(text)
+
+
+def in_sets(demand: Demand, atom_of: Ints) -> Gathered:
+    """The job in atoms that are blocks, too."""
+    atoms = contract(unit_graph(demand), atom_of)
+    own, size = np.arange(atoms.units), demand.ranks // atoms.units
+    chains = find_chains(atoms)
+    assert chains is not None
+    return Gathered(atom_of, size, atoms, own, 1, atoms, chains, 0.3, 0.3, [(1.0, 1.0)])
 
 
 def least_bytes(fabric: Fabric, demand: Demand, rooms: list[int]) -> float:
@@ -88,9 +100,9 @@ def test_the_bound_is_never_above_the_least_cost(
     fabric = Fabric.of(cluster)
     demand = Demand.of(pcg, fabric.kinds)
     least = least_bytes(fabric, demand, rooms)
-    atom_of = np.arange(pcg.world_size) // sizes[2]
+    gathered = in_sets(demand, np.arange(pcg.world_size) // sizes[2])
     for known in (least, 2 * least + 1.0):
-        assert unit_bound(fabric, demand, atom_of, known, 0.2) <= least * (1 + 1e-9) + 1e-9
+        assert unit_bound(fabric, demand, gathered, known, 0.2) <= least * (1 + 1e-9) + 1e-9
 
 
 @pytest.mark.parametrize("inner", ["ring", "tree", "pairs"])
@@ -100,7 +112,7 @@ def test_what_sets_cost_counts_where_ranks_alone_would_be_spread_at_will(inner: 
     fabric = Fabric.of(pods([2, 2, 2]))
     demand = Demand.of(pcg, fabric.kinds)
     least = least_bytes(fabric, demand, [2, 2, 2])
-    alone = unit_bound(fabric, demand, np.arange(6) // 3, least, 0.2)
+    alone = unit_bound(fabric, demand, in_sets(demand, np.arange(6) // 3), least, 0.2)
     rings = 3 * 2 * 5 / 6
     assert rings + 3.0 < alone <= least * (1 + 1e-9)
 
