@@ -15,6 +15,8 @@ SAFETY = 1e-9
 """Relative allowance for rounding, taken off every bound."""
 _CLIMB_STEPS = 30
 """Steps of subgradients; the rest of the work is for prices of sizes."""
+_CLOSED_STEPS = 10
+"""Steps that there must be work for if a closed chain is to be taken as it is."""
 _PATIENCE = 4
 _MOST_MET = 40
 """Spreads met last that prices of sizes start from."""
@@ -49,15 +51,24 @@ def spread_bound(problem: Counts, found: float, work: float) -> float:
     domain's table (least priced cost by units used, over the chain) is joined by a knapsack over
     the domains. Any prices give a valid bound; subgradient steps look for good prices of units and
     of touched classes, and a cutting-plane model for prices of parts by their size (`SizePrices`).
-    What kinds need is left out, which only lowers the bound.
+    What kinds need is left out, which only lowers the bound. A closed chain is taken opened, and as
+    it is where the work allows for that.
     """
+    opened, closing = problem.opened()
+    if opened is problem:
+        return _bounded(problem, found, work)
+    if bound_work(problem) * _CLOSED_STEPS > work / 2:
+        return _bounded(opened, found - closing, work) + closing
+    least = _bounded(opened, found - closing, work / 2) + closing
+    return least if least >= found else max(least, _bounded(problem, found, work / 2))
+
+
+def _bounded(problem: Counts, found: float, work: float) -> float:
+    """See `spread_bound`; a closed chain is taken as it is."""
     scale = float(max(np.abs(problem.cost).max(), np.abs(problem.link).max()))
     if scale == 0.0 or problem.domains == 0:
         return 0.0
-    closing = 0.0
-    if bound_work(problem) * _CLIMB_STEPS > work / 2:
-        problem, closing = problem.opened()
-    target = (found - closing) / scale
+    target = found / scale
     relaxed = _Relaxed(JointColumns(problem, scale))
     each = relaxed.columns.work
     steps = min(_CLIMB_STEPS, int(work / each))
@@ -66,7 +77,7 @@ def spread_bound(problem: Counts, found: float, work: float) -> float:
     if least < target - SAFETY * abs(target) and rest > each:
         sizes = SizePrices(relaxed.columns, relaxed.prices(bound.whole, bound.parts), bound.met)
         least = max(least, sizes.climbed(target, rest))
-    return (least - SAFETY * abs(least)) * scale + closing
+    return (least - SAFETY * abs(least)) * scale
 
 
 class _Relaxed:

@@ -8,6 +8,7 @@ from itertools import combinations
 import numpy as np
 
 from ..jobs.index import RING, TREE, Floats, Ints
+from ..loops.compiled import lean
 
 _MOST_FAMILIES = 6
 """Families looked at, heaviest first; those left out only lower what is paid."""
@@ -136,11 +137,20 @@ def together(least: Floats, copies: int) -> Floats:
 
 
 def _joined(one: Floats, other: Floats) -> Floats:
-    if one.shape[1] > other.shape[1]:
-        one, other = other, one
-    reach = other.shape[1]
-    joined = np.full((len(one), one.shape[1] + reach - 1), np.inf)
-    for a in range(one.shape[1]):
-        part = joined[:, a : a + reach]
-        np.minimum(part, other + one[:, a, None], out=part)
+    joined = np.full((len(one), one.shape[1] + other.shape[1] - 1), np.inf)
+    _join(one, other, joined)
     return joined
+
+
+@lean
+def _join(one: Floats, other: Floats, joined: Floats) -> None:
+    for case in range(one.shape[0]):
+        for a in range(one.shape[1]):
+            here = one[case, a]
+            if here == np.inf:
+                continue
+            # No branch and a stride of one: compilers make vector instructions of this loop.
+            for b in range(other.shape[1]):
+                value = here + other[case, b]
+                old = joined[case, a + b]
+                joined[case, a + b] = value if value < old else old

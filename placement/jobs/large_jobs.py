@@ -39,6 +39,10 @@ _APART_SHARE = 0.4
 _MOST_INSIDE = 256
 """Atoms up to which a job that is proved best at the spine is placed so too, for the tiers inside.
 """
+_FIRST_WAY_SHARE = 0.6
+"""Part of the work for the first of two ways to make blocks."""
+_NEAR = 1.02
+"""Bytes over the bound up to which no other way is tried."""
 _UNIT_SHARE = 0.3
 """Part of the limit for a bound by single ranks, where atoms hold together less than firmly."""
 _LOOSE = 1.05
@@ -126,7 +130,7 @@ def _best_way(
     ways = [replace(gathered, others=()), *gathered.others]
     best: tuple[Ints, float, str] | None = None
     for left in range(len(ways), 0, -1):
-        share = budget.left / left
+        share = budget.left * (1.0 if left == 1 else _FIRST_WAY_SHARE)
         own = Budget(share)
         slots, bound, method = found_by_search(fabric, demand, own, seed, ways[-left])
         budget.charge(share - own.left)
@@ -135,7 +139,7 @@ def _best_way(
             if not fewer_bytes(fabric, demand, slots, best[0]):
                 slots, _, method = best
         best = slots, bound, method
-        if float(cut_bytes(fabric, demand, slots)[-1]) <= bound * (1 + SAFETY):
+        if float(cut_bytes(fabric, demand, slots)[-1]) <= bound * _NEAR:
             break
     assert best is not None
     return best
