@@ -18,6 +18,8 @@ from ..spread.branches import Branch, at_level, branches_of, canonical, trimmed
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
+_OUTERMOST_SHARE, _INNER_SHARE = 0.5, 0.4
+"""Parts of the limit for the model of the outermost level, and for each of the others."""
 MOST_CHOICES = 6000
 """Largest number of (rank, domain) choices the model is built for."""
 _MOST_PAIRWISE = 12
@@ -273,7 +275,9 @@ class _LevelModel:
                     self._model.add_hint(variable, c == columns[at][r])
         for variable, value in self._derived:
             self._model.add_hint(variable, value(columns))
-        solver, status = budget.solve(self._model, share=0.5)
+        outermost = self._level == self._fabric.levels - 1
+        share = _OUTERMOST_SHARE if outermost else _INNER_SHARE
+        solver, status = budget.solve(self._model, share)
         bound = max(0.0, proved_least(solver, status))
         if status not in (Status.OPTIMAL, Status.FEASIBLE):
             return _Answer(None, False, 0.0)

@@ -61,7 +61,7 @@ def found_by_search(
     gathered: what `gather` says of the job, where it is known.
     """
     gathered = gathered or gather(fabric, demand)
-    if gathered.others:
+    if gathered.others and demand.ranks > _MOST_SINGLE:
         return _best_way(fabric, demand, budget, seed, gathered)
     room = Room.of(fabric, gathered.atom)
     node = np.full(gathered.atoms.units, -1, dtype=np.int64)
