@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from benchmarks import families, irregular, measure, picture, report, table  # noqa: E402
+from benchmarks import families, irregular, measure, picture, report, strategies, table  # noqa: E402
 from benchmarks.instances import Instance, grid_pcg  # noqa: E402
 from benchmarks.job import Job  # noqa: E402
 from benchmarks.peers import Candidate, Unavailable, all_peers, pure_python  # noqa: E402
@@ -209,6 +209,14 @@ def test_instances_are_the_same_for_a_seed_and_differ_between_seeds() -> None:
 def result(method: str, spine: float, bound: float = 10.0, seed: int = 1) -> measure.Result:
     traffic = {"node": 1.0, "tor": 5.0, "spine": spine}
     return measure.Result("b", seed, 16, method, "", traffic, bound, 0.5, 0.5)
+
+
+def test_jobs_from_strategies_are_the_same_for_a_seed_and_have_room() -> None:
+    (told, pcg, where), (again, same, there) = strategies.job(7, 2), strategies.job(7, 2)
+    assert (told, pcg.world_size, where) == (again, same.world_size, there)
+    assert strategies.LEAST_RANKS <= pcg.world_size <= strategies.MOST_RANKS
+    assert sum(len(node.usable_devices) for node in where.nodes) >= pcg.world_size
+    assert strategies.job(7, 3)[0] != told
 
 
 def test_tables_show_means_worst_verdicts_and_infinite_ratios() -> None:
