@@ -207,7 +207,7 @@ def test_a_wrong_request_is_answered_and_changes_nothing(
 def test_a_cluster_that_was_stopped_can_be_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     # What a node says when it is up, without the seconds that Ray takes for it.
     command = ["/bin/sh", "-c", "echo Ray runtime started; exec sleep 600"]
-    monkeypatch.setattr(EmbeddedCluster, "_command", lambda *_: command)
+    monkeypatch.setattr("railweave.scheduler.embedded.start_command", lambda *_: command)
     cluster = EmbeddedCluster([EmbeddedNode("a", 1)])
     for _ in range(2):
         with cluster:
