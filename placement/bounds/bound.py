@@ -23,8 +23,8 @@ _MOST_MET = 40
 
 
 def bound_work(problem: Counts) -> float:
-    """Work of one step of `spread_bound`."""
-    return JointColumns(problem).work
+    """Work of one step of `spread_bound`, of a chain that closes opened."""
+    return JointColumns(problem.opened()[0]).work
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def spread_bound(problem: Counts, found: float, work: float) -> float:
     opened, closing = problem.opened()
     if opened is problem:
         return _bounded(problem, found, work)
-    if bound_work(problem) * _CLOSED_STEPS > work / 2:
+    if JointColumns(problem).work * _CLOSED_STEPS > work / 2:
         return _bounded(opened, found - closing, work) + closing
     least = _bounded(opened, found - closing, work / 2) + closing
     return least if least >= found else max(least, _bounded(problem, found, work / 2))

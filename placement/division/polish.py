@@ -9,6 +9,7 @@ import numpy as np
 from ..jobs.index import Ints
 from ..loops.chance import BELOW, State, drawn, seeded
 from ..loops.compiled import compiled, inner
+from .lists import relisted
 from .local import Local
 
 MOVES_PER_WORK = 3_000_000
@@ -220,18 +221,7 @@ def _polish(
                     _move(v, above[b], outer, local)
                 _move(u, above[a], outer, local)
             continue
-        if v >= 0:
-            listed[b, place[v]] = u
-            listed[a, place[u]] = v
-            place[u], place[v] = place[v], place[u]
-        else:
-            last = listed[a, count[a] - 1]
-            listed[a, place[u]] = last
-            place[last] = place[u]
-            count[a] -= 1
-            listed[b, count[b]] = u
-            place[u] = count[b]
-            count[b] += 1
+        relisted(listed, place, count, u, a, v, b)
         load[a] += back - size[u]
         load[b] += size[u] - back
         if kinds > 0:

@@ -9,6 +9,7 @@ import numpy as np
 from ..jobs.index import PAIRS, Floats, Ints
 from ..loops.chance import BELOW, State, drawn
 from ..loops.compiled import inner, lean
+from .lists import relisted
 from .local import Local
 from .refine import TOUCHES_PER_WORK
 
@@ -248,17 +249,7 @@ def _walk(local: Local, walk: _Walk, moves: int, hot: float, best: Ints, state: 
         touches += _LINK_TOUCHES * _go(local, walk, u, b)
         if v >= 0:
             touches += _LINK_TOUCHES * _go(local, walk, v, a)
-            listed[b, place[v]] = u
-            listed[a, place[u]] = v
-            place[u], place[v] = place[v], place[u]
-        else:
-            last = listed[a, count[a] - 1]
-            listed[a, place[u]] = last
-            place[last] = place[u]
-            count[a] -= 1
-            listed[b, count[b]] = u
-            place[u] = count[b]
-            count[b] += 1
+        relisted(listed, place, count, u, a, v, b)
         now += change
         if now < least - SAME * hot:
             least, fresh = now, True

@@ -24,7 +24,7 @@ _SEARCH_SHARE = 0.04
 _EXACT_SHARE, _PARTED_SHARE = 0.3, 0.15
 """Parts of the work for the bound; the smaller where one by parts of sets is to follow."""
 MOST_PARTED_RANKS = 512
-"""Ranks up to which it is."""
+"""Ranks up to which it is, and up to which a job is placed in further ways: see `large_jobs`."""
 _IMPROVE_SHARE = 0.1
 _SPLIT_SHARE = 0.1
 """Part of the work for improving a spread of atoms, before the bound and again after it."""

@@ -13,9 +13,6 @@ from .index import ANY_KIND, Demand, Fabric, Ints
 from .tensor_groups import scale_up_tier, tensor_groups
 from .units import contract, mixed_kinds, unit_graph
 
-MOST_RANKS = 200_000
-"""Ranks up to which a job is placed so; larger ones are gathered by what groups weigh."""
-
 
 @dataclass(frozen=True)
 class FirmGroups:
@@ -50,7 +47,7 @@ def firm_groups(pcg: PCG, fabric: Fabric, demand: Demand) -> FirmGroups | None:
     None where there are none, they are not equal parts of the job, the nodes have no room for all
     of them whole, scale-up domains are not nodes, or rails meet only at the spine.
     """
-    if demand.ranks > MOST_RANKS or fabric.rail is not None:
+    if fabric.rail is not None:
         return None
     if scale_up_tier(fabric.cluster) != NODE_TIER:
         return None

@@ -16,6 +16,7 @@ from ..division.arrange import divide
 from ..division.irregular import bytes_by_level, place_irregular
 from ..division.local import Local
 from ..exact.exact_units import MOST_UNITS, outermost_exactly
+from ..exact.few_units import MOST_PARTED_RANKS
 from ..loops.budget import Budget
 from ..spread.chain_jobs import place_chains
 from ..spread.room import Room
@@ -25,11 +26,9 @@ from .index import Demand, Fabric, Ints
 from .slots_on import slots_on
 from .units import unit_graph
 
-_MOST_SINGLE = 512
-"""Ranks up to which a job that is not proved best is also placed as one without chains, and one on
-partly taken nodes rank by rank."""
 _SINGLE_SHARE = 0.2
-"""Part of the limit that each of these takes."""
+"""Part of the limit for placing a job of few ranks that is not proved best as one without chains,
+and one on partly taken nodes rank by rank."""
 _LEFT_OUT = 0.05
 """Bytes that chains leave out, to those they take, from which they are not trusted alone.
 
@@ -61,13 +60,13 @@ def found_by_search(
     gathered: what `gather` says of the job, where it is known.
     """
     gathered = gathered or gather(fabric, demand)
-    if gathered.others and demand.ranks > _MOST_SINGLE:
+    if gathered.others and demand.ranks > MOST_PARTED_RANKS:
         return _best_way(fabric, demand, budget, seed, gathered)
     room = Room.of(fabric, gathered.atom)
     node = np.full(gathered.atoms.units, -1, dtype=np.int64)
     bound = 0.0
     chains = gathered.chains
-    small, left_out = demand.ranks <= _MOST_SINGLE, False
+    small, left_out = demand.ranks <= MOST_PARTED_RANKS, False
     if chains is not None:
         bound = place_chains(fabric, gathered, chains, room, budget, seed, node)
         method = "counts"
@@ -167,7 +166,7 @@ def _better_apart(
     own = Budget(work)
     place_irregular(fabric, gathered.atoms, room, own, seed, tried)
     # A large job's bound has its own share, whatever the search took.
-    if len(gathered.atom_of) <= _MOST_SINGLE:
+    if len(gathered.atom_of) <= MOST_PARTED_RANKS:
         budget.charge(work - own.left)
     found, before = (bytes_by_level(fabric, gathered.atoms, each) for each in (tried, node))
     if not fewer(found, before):
