@@ -100,6 +100,10 @@ class OverPrices:
         """What one of the whole numbers of a model of what is over stands for."""
         return max((limit - self.least) / _STEPS, _FINEST * self.largest)
 
+    def most(self, limit: float) -> int:
+        """How many of the whole numbers a thing that can be taken within `limit` costs at most."""
+        return math.ceil((limit - self.least) / self.unit(limit))
+
     def bound(self, told: float, limit: float) -> float:
         """What no choice costs less than where no sum of the model is below `told`.
 
@@ -167,7 +171,9 @@ def _model(
             continue
         unused = model.new_int_var(0, int(room - np.minimum(row, 0) @ sums.times), "")
         model.add(sum([total(row), unused]) == room)
-        over.append(int(dear) * unused)
+        # Room that costs too much to be left does so however much it costs: the whole numbers stay
+        # small, for with large ones CP-SAT has called models infeasible that had solutions.
+        over.append(int(min(dear, most + 1)) * unused)
     model.add(sum(over) <= math.floor(gap / unit))
     model.minimize(sum(over))
     return model, often

@@ -47,7 +47,7 @@ def best_by_domain(
         return None
     if limit <= priced.least:
         return ChosenParts(limit, None, False, building)
-    paid = model.paid(priced, priced.unit(limit))
+    paid = model.paid(priced, limit)
     model.model.add(paid <= math.floor((limit - priced.base) / priced.unit(limit)))
     model.model.minimize(paid)
     ended = settled(model.model, work - building)
@@ -95,8 +95,13 @@ class _Model:
                     made._pair(p, d)
         return made
 
-    def paid(self, priced: OverPrices, unit: float) -> cp_model.LinearExprT:
-        """What a choice costs over the prices of parts, in units, rounded down."""
+    def paid(self, priced: OverPrices, limit: float) -> cp_model.LinearExprT:
+        """What a choice costs over the prices of parts, in units, rounded down.
+
+        What costs too much to be taken within the limit does so however much it costs: the whole
+        numbers stay small.
+        """
+        unit, most = priced.unit(limit), priced.most(limit) + self.variables
         rooms, used = self.problem.rooms, self.columns.used
         larger = [room for room in np.unique(rooms).tolist() if (used > room).any()]
         paid: list[cp_model.LinearExprT] = []
@@ -106,7 +111,7 @@ class _Model:
                 for cost, room in zip(priced.left.tolist(), larger, strict=True)
                 if used[k] <= room < rooms[d]
             )
-            paid.append(math.floor((priced.over[k] + left) / unit) * one)
+            paid.append(min(most, math.floor((priced.over[k] + left) / unit)) * one)
         first = len(used)
         for p, cost in enumerate(self.problem.costs):
             for number, each in enumerate(cost.divisions):
@@ -116,10 +121,10 @@ class _Model:
                 parts = (ways[:, :, None] == sizes).sum(axis=1)
                 for row, one in zip(parts.astype(each.splits.dtype), often, strict=True):
                     over = priced.over[first + split[row.tobytes()]]
-                    paid.append(math.floor(over / unit) * one)
+                    paid.append(min(most, math.floor(over / unit)) * one)
                 first += len(each.splits)
         for (p, _), lost in self.lost.items():
-            paid.append(math.floor(self.problem.link[p] / unit) * lost)
+            paid.append(min(most, math.floor(self.problem.link[p] / unit)) * lost)
         return sum(paid)
 
     def _sum(self, weight: Ints, d: int) -> cp_model.LinearExprT:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from railweave.placement.exact.least_sum import Sums, least_sum
+from railweave.placement.exact.least_sum import OverPrices, Sums, _model, least_sum
 from railweave.placement.jobs.index import Ints
 from railweave.placement.loops.budget import Status, new_model
 from railweave.placement.loops.settled import settled
@@ -110,3 +110,28 @@ def test_what_has_no_solution_is_told_so_and_costs_all_the_work() -> None:
     ended = settled(model, 0.5)
     assert ended.status is Status.INFEASIBLE
     assert ended.work == 0.5
+
+
+def test_whole_numbers_of_a_model_stay_small_however_dear_room_is() -> None:
+    """With coefficients of 1e10 CP-SAT was met to call a model infeasible that had solutions."""
+    sums = Sums(
+        cost=np.array([-1e9, 1.0]),
+        equal=np.array([[1, 1]]),
+        total=np.array([3]),
+        within=np.array([[1, 0]]),
+        room=np.array([2]),
+        times=np.array([3, 3]),
+    )
+    least = -2e9 + 1.0
+    for over in (1e-3, 1.0, 1e3):
+        priced = OverPrices.of(sums)
+        assert priced is not None
+        limit = least + over
+        model, _ = _model(sums, priced, limit - priced.base, priced.unit(limit))
+        numbers = [
+            abs(number)
+            for each in [*(row.linear for row in model.proto.constraints), model.proto.objective]
+            for number in each.coeffs
+        ]
+        assert max(numbers) <= 2e9
+        assert least_sum(sums, limit, 0.1).bound <= least + 1e-9 * abs(least)
